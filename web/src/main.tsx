@@ -51,7 +51,7 @@ function Page() {
 }
 
 const endReason = (who: Who): string =>
-  who.job ? "The link to this job is no longer valid: ask its sender for a new one." : "Your session has ended. Sign in again to continue here.";
+  who.job ? "The link to this job is no longer valid. Ask its sender for a new one." : "Your session has ended. Sign in again to continue here.";
 
 function renderView(path: string[], query: URLSearchParams, who: Who) {
   const [first, second] = path;

@@ -30,7 +30,7 @@ export function NewKeyForm({ who, shipped, made }: { who: Who; shipped: readonly
     clear();
   };
   return (
-    <Section id="make" title="Make a key">
+    <Section id="make" title="Create a key">
       <form class="make" onSubmit={(event) => void submit(event)}>
         <label>
           Name <input name="name" required maxLength={128} autocomplete="off" placeholder="ci" />
@@ -38,10 +38,10 @@ export function NewKeyForm({ who, shipped, made }: { who: Who; shipped: readonly
         <label>
           Role
           <select name="role">
-            <option value="reader">reader: may look</option>
-            <option value="writer">writer: agents and jobs</option>
+            <option value="reader">reader: reads only</option>
+            <option value="writer">writer: also sends data</option>
             <option value="admin">admin: everything</option>
-            {policies.length > 0 && <option value="">none: its policies decide alone</option>}
+            {policies.length > 0 && <option value="">none: only its policies</option>}
           </select>
         </label>
         <label>
@@ -50,7 +50,7 @@ export function NewKeyForm({ who, shipped, made }: { who: Who; shipped: readonly
         </label>
         <PolicyEditor shipped={shipped} chosen={policies} choose={choose} error={error} />
         <button type="submit" class="primary">
-          Make key
+          Create key
         </button>
       </form>
       {error && !error.field.startsWith("policies[") && <Problem error={error} />}

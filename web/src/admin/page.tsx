@@ -43,7 +43,7 @@ export function AccessProblem({ error, who, reload }: { error: Refusal; who: str
   if (error.status !== 403) return <Problem error={error} {...(reload ? { reload } : {})} />;
   return (
     <Notice title={`Your key may not see ${who}.`}>
-      <p>{error.message}. A key of role admin may: sign out and sign in with one, or ask whoever runs this server.</p>
+      <p>{error.message}. Sign in with a key of role admin, or ask the administrator of this server.</p>
     </Notice>
   );
 }

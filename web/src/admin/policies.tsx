@@ -26,11 +26,11 @@ const EXAMPLE = `{"Version": "1", "Statement": [
 /** Return the problem of a policy before it is sent; empty if there is none. */
 export function problemOf(one: ChosenPolicy): string {
   if (one.text === null) return "";
-  if (!one.name.trim()) return "It needs a name.";
-  if (!one.text.trim()) return "Paste its document, or load it from a file.";
+  if (!one.name.trim()) return "Enter a name.";
+  if (!one.text.trim()) return "Paste the document, or load it from a file.";
   try {
     const found: unknown = JSON.parse(one.text);
-    return found !== null && typeof found === "object" && !Array.isArray(found) ? "" : "A document is a JSON object.";
+    return found !== null && typeof found === "object" && !Array.isArray(found) ? "" : "The document must be a JSON object.";
   } catch (error) {
     return `This is not valid JSON: ${error instanceof Error ? error.message : ""}`;
   }
@@ -49,14 +49,14 @@ export function PolicyEditor(given: { shipped: readonly Policy[]; chosen: readon
   const toggle = (name: string, on: boolean) => choose(on ? [...chosen, { name, text: null }] : chosen.filter((one) => one.text !== null || one.name !== name));
   return (
     <fieldset class="policies">
-      <legend>Only what one of these policies allows. Without policies: all that the role allows</legend>
+      <legend>Policies limit the key to what they allow. Without policies it may do all that its role allows</legend>
       {shipped.map((one) => (
         <label key={one.name} title={statements(one.document).map(describeStatement).join("\n")}>
           <input type="checkbox" checked={chosen.some((other) => other.text === null && other.name === one.name)} onChange={(event) => toggle(one.name, event.currentTarget.checked)} /> {one.name}
         </label>
       ))}
       <button type="button" onClick={() => choose([...chosen, { name: `policy-${chosen.length + 1}`, text: "" }])}>
-        Add one of your own
+        Add a custom policy
       </button>
       {chosen.map((one, at) => one.text !== null && <CustomPolicy key={at} one={one} refused={refused === at ? (given.error?.message ?? "") : ""} change={(to) => change(at, to)} />)}
     </fieldset>
@@ -101,7 +101,7 @@ function CustomPolicy({ one, refused, change }: { one: ChosenPolicy; refused: st
         <Statements document={text.trim() ? (JSON.parse(text) as unknown) : null} />
       )}
       <small>
-        In the form of Alibaba Cloud’s RAM; <code>*</code> stands for any characters. What no statement allows is denied, and a Deny wins.
+        Format of Alibaba Cloud’s RAM; <code>*</code> matches any characters. Without an Allow an action is denied, and a Deny overrides an Allow.
       </small>
     </div>
   );
@@ -144,8 +144,8 @@ function Statements({ document }: { document: unknown }) {
 }
 
 const ROLES: Record<string, string> = {
-  reader: "look at jobs, metrics, logs, events and nodes",
-  writer: "look, and send what agents and jobs report",
+  reader: "read jobs, metrics, logs, events and nodes",
+  writer: "read, and send the data of agents and jobs",
   admin: "do everything, keys and retention too",
 };
 
@@ -176,7 +176,7 @@ export function KeyPermissions(given: { of: Key; shipped: readonly Policy[]; own
   return (
     <div class="panel allowed">
       <p>
-        Its role, {key.role}, may {ROLES[key.role] ?? "do what it allows"}
+        Role {key.role} may {ROLES[key.role] ?? "do what it allows"}
         {key.project ? `, only in project ${key.project}` : ", in every project"}. {policies.length > 0 ? "Its policies restrict this to:" : "No policy restricts it."}
       </p>
       {editing === null && policies.map((one) => (
@@ -187,17 +187,17 @@ export function KeyPermissions(given: { of: Key; shipped: readonly Policy[]; own
       ))}
       {editing === null && key.revoked === null && !given.own && (
         <button type="button" onClick={edit}>
-          Other policies
+          Change policies
         </button>
       )}
       {editing !== null && (
         <form class="make" onSubmit={(event) => void save(event)}>
           <PolicyEditor shipped={given.shipped} chosen={editing} choose={choose} error={error} />
           <button type="submit" class="primary">
-            These from now on
+            Save
           </button>
           <button type="button" onClick={() => setEditing(null)}>
-            Leave them
+            Cancel
           </button>
         </form>
       )}

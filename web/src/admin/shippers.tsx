@@ -34,11 +34,11 @@ export function ShippersPage() {
                   <th scope="col">Resource group</th>
                   <th scope="col">Sink</th>
                   <th scope="col">State</th>
-                  <th scope="col" class="number">Behind</th>
+                  <th scope="col" class="number">Lag</th>
                   <th scope="col" class="number">Waiting</th>
                   <th scope="col" class="number">Shipped</th>
                   <th scope="col" class="number">Lost</th>
-                  <th scope="col">Made</th>
+                  <th scope="col">Created</th>
                   <th scope="col">
                     <span class="hidden">Delete</span>
                   </th>
@@ -76,7 +76,7 @@ function ShipperRow({ one, end }: { one: Shipper; end: () => void }) {
         <Moment ms={one.created} short />
       </td>
       <td>
-        <Confirm text="Delete" name={`${one.resource_group} to ${one.sink_project}`} sure="Ship no more" act={end} />
+        <Confirm text="Delete" name={`${one.resource_group} to ${one.sink_project}`} sure="Stop shipping" act={end} />
       </td>
     </tr>
   );
@@ -103,7 +103,7 @@ function NewShipperForm({ make }: { make: (body: unknown) => Promise<boolean> })
           Sink's log store <input name="logstore" placeholder="lines" required autocomplete="off" />
         </label>
         <button type="submit" class="primary">
-          Ship from now on
+          Start shipping
         </button>
       </form>
     </Section>

@@ -43,13 +43,13 @@ export function UsageView({ query }: { query: URLSearchParams }) {
             <>
               {" "}
               · <b>{found.cost}</b> {found.currency}
-              {unpriced > 0 && ` for those that have a price (${unpriced.toLocaleString("en")} calls have none)`}
+              {unpriced > 0 && ` for calls with a price (${unpriced.toLocaleString("en")} calls have none)`}
             </>
           )}{" "}
-          · months end in {found.time_zone}
+          · time zone {found.time_zone}
         </p>
       </div>
-      {!rows.length && <p class="hint">No call was counted in {found.month}. Calls of every API count here within a second.</p>}
+      {!rows.length && <p class="hint">No calls in {found.month}. Calls of all APIs are counted here within a second.</p>}
       {rows.length > 0 && (
         <div class="wide" tabIndex={0} role="region" aria-label="Calls by operation">
           <table>
@@ -63,7 +63,7 @@ export function UsageView({ query }: { query: URLSearchParams }) {
                 {priced && (
                   <>
                     <th scope="col" class="number">Free left</th>
-                    <th scope="col" class="number">Price of a call</th>
+                    <th scope="col" class="number">Price per call</th>
                     <th scope="col" class="number">Cost</th>
                   </>
                 )}

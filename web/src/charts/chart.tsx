@@ -94,8 +94,8 @@ export const Chart = memo(function Chart(given: ChartGiven) {
             <i /> limit <span>{formatQuantity(bound, lines[0]?.unit ?? "")}</span>
           </li>
         ))}
-        {counts && <li class="hint">in all</li>}
-        {lines.length > FEW && <li class="hint">grey: each of {lines.length}</li>}
+        {counts && <li class="hint">total</li>}
+        {lines.length > FEW && <li class="hint">grey: all {lines.length}</li>}
       </ul>
     </figure>
   );

@@ -160,7 +160,7 @@ export function HeatMap(given: HeatGiven) {
         <span class="nodata">
           <i class="nodata" /> no data
         </span>
-        <span class="hint">{difference ? "difference from the median rank" : "value"}; the strip at the right is each rank’s mean</span>
+        <span class="hint">{difference ? "difference from the median rank" : "value"}; the strip on the right shows each rank’s mean</span>
       </div>
       <p class="caption" ref={caption} />
     </div>
@@ -314,5 +314,5 @@ const shorten = (name: string): string => (name.length > 10 ? `…${name.slice(-
 
 function describeRanks(rows: Rows): string {
   const parts = rows.outliers.map((one) => `${one.member} ${one.text}`);
-  return `${rows.lines.length} ranks over time. ${parts.join("; ") || (rows.lines.length > 2 ? "No finding names a rank" : MISSING)}`;
+  return `${rows.lines.length} ranks over time. ${parts.join("; ") || (rows.lines.length > 2 ? "No rank has a finding" : MISSING)}`;
 }

@@ -83,9 +83,9 @@ function intervalBefore(time: readonly number[], at: number, step: number): numb
   const gap = (place: number) => time[place]! - time[place - 1]!;
   const own = at ? gap(at) : step;
   let [sum, count] = [0, 0];
-  for (let indexAtTime = Math.max(at - AROUND, 1); indexAtTime <= Math.min(at + AROUND, time.length - 1); indexAtTime += 1) {
-    if (gap(indexAtTime) > 3 * own || own > 3 * gap(indexAtTime)) continue;
-    sum += gap(indexAtTime);
+  for (let place = Math.max(at - AROUND, 1); place <= Math.min(at + AROUND, time.length - 1); place += 1) {
+    if (gap(place) > 3 * own || own > 3 * gap(place)) continue;
+    sum += gap(place);
     count += 1;
   }
   return count ? sum / count : own;
@@ -212,7 +212,7 @@ export function mergeDevices(lines: readonly Line[]): Line[] {
 }
 
 /** Return the first index whose time is at or after `wanted`. */
-export function place(time: readonly number[], wanted: number): number {
+export function indexAtTime(time: readonly number[], wanted: number): number {
   let [low, high] = [0, time.length];
   while (low < high) {
     const middle = (low + high) >> 1;
@@ -230,7 +230,7 @@ export function mergeUpdate(lines: readonly Line[], update: readonly Line[], sta
     const fresh = news.get(key);
     news.delete(key);
     if (!fresh) return line;
-    const [from, to] = [place(line.time, oldest), place(line.time, start)];
+    const [from, to] = [indexAtTime(line.time, oldest), indexAtTime(line.time, start)];
     const [time, value] = [line.time.slice(from, to).concat(fresh.time), line.value.slice(from, to).concat(fresh.value)];
     return { ...line, rank: fresh.rank ?? line.rank, time, value };
   });

@@ -25,10 +25,10 @@ export function ComparePage({ query }: { query: URLSearchParams }) {
         <div class="heading">
           <h1>Compare</h1>
         </div>
-        <Notice title="Two jobs or more are compared.">
-          <p>Each is shown from its own start, with its curves and figures beside those of the others.</p>
+        <Notice title="Choose at least two jobs to compare.">
+          <p>Each job is shown from its own start, with its charts and figures beside those of the others.</p>
           <p>
-            <a href="#/">Pick them in the list of jobs</a> by the boxes at the rows' left, or compare them in a terminal:
+            <a href="#/">Select jobs in the list</a> with the check boxes, or compare them in a terminal:
           </p>
           <pre>jobmeter compare JOB JOB</pre>
         </Notice>
@@ -54,7 +54,7 @@ function LoadedPage({ jobs, query }: { jobs: readonly string[]; query: URLSearch
           <h1>Compare</h1>
         </div>
         <Problem error={error} reload={response.reload} />
-        <a href="#/">Pick other jobs in the list</a>
+        <a href="#/">Select other jobs in the list</a>
       </>
     );
   }
@@ -106,7 +106,7 @@ function ComparisonView({ comparison, query, zoom, names, busy }: { comparison: 
           </button>
         </p>
       )}
-      {!lines.size && <Notice title="Nothing was measured for these jobs." />}
+      {!lines.size && <Notice title="No measurements of these jobs." />}
       <div class="groups" aria-busy={busy}>
         {groupMetrics(names).map((group) => (
           <Section key={group.id} id={group.id} title={group.title} kind={spanClass(group.main.length)}>

@@ -70,7 +70,7 @@ export function FindingsPage({ query }: { query: URLSearchParams }) {
       {found && found.findings.length > 0 && <Table found={found.findings} only={(name) => set({ finding: name })} open={shown === "open"} />}
       {found?.more && (
         <button type="button" onClick={() => setCount(Math.min(count + 4 * PAGE, 1000))} disabled={count >= 1000}>
-          {count >= 1000 ? "More are in jobmeter findings --json" : "Show more"}
+          {count >= 1000 ? "For more, run jobmeter findings --json" : "Show more"}
         </button>
       )}
     </>
@@ -79,8 +79,8 @@ export function FindingsPage({ query }: { query: URLSearchParams }) {
 
 function EmptyFindings({ shown, narrowed }: { shown: Shown; narrowed: boolean }) {
   return (
-    <Notice title={shown === "open" ? "No job that runs has such a finding." : "Nothing was found in this time."}>
-      <p>{narrowed ? "Other severities and rules may have some." : "The rules look at jobs while they run, and once more after their end."}</p>
+    <Notice title={shown === "open" ? (narrowed ? "No open findings match." : "No open findings.") : "No findings in this time."}>
+      <p>{narrowed ? "Choose another severity or rule to see others." : "The rules check running jobs, and each job once more after its end."}</p>
     </Notice>
   );
 }

@@ -40,7 +40,7 @@ export function History({ query }: { query: URLSearchParams }) {
     <Section id="hours" title="Device hours" aside={aside}>
       {error && <Problem error={error} reload={reload} />}
       {!data && !error && <span class="bar skeleton" role="status" aria-label="Loading the device hours" style={{ width: "100%", height: "220px" }} />}
-      {data && !error && !data.groups?.length && <p class="hint">No job had devices in this time.</p>}
+      {data && !error && !data.groups?.length && <p class="hint">No jobs with devices in this time.</p>}
       {data && !error && !!data.groups?.length && <Groups found={data} who={query.get("who")} choose={(who) => set({ who })} />}
     </Section>
   );
@@ -52,7 +52,7 @@ function Groups({ found, who, choose }: { found: Hours; who: string | null; choo
   const others = found.others && { ...found.others, name: `${found.combined} others` };
   const all = others ? [...groups, others] : groups;
   const priced = all.some((one) => one.total.cost !== null && one.total.cost !== undefined);
-  const nameless = found.by === "user" ? "nobody named" : "no project";
+  const nameless = found.by === "user" ? "unknown user" : "no project";
   return (
     <>
       <div class="wide" tabIndex={0} role="region" aria-label="Device hours">
@@ -60,7 +60,7 @@ function Groups({ found, who, choose }: { found: Hours; who: string | null; choo
           <thead>
             <tr>
               <th scope="col">{found.by === "user" ? "User" : "Project"}</th>
-              {["Jobs", "Allocated, h", "Used, h", "Idle, h", ...(priced ? ["Idle costs"] : [])].map((head) => (
+              {["Jobs", "Allocated, h", "Used, h", "Idle, h", ...(priced ? ["Idle cost"] : [])].map((head) => (
                 <th scope="col" class="number" key={head}>
                   {head}
                 </th>

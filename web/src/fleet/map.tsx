@@ -148,7 +148,7 @@ export function Legend() {
       </li>
       {(
         [
-          ["idle", "has a job and does nothing"],
+          ["idle", "allocated but idle"],
           ["free", "free"],
           ["unknown", "not measured"],
         ] as const

@@ -38,7 +38,7 @@ export const Alerts = memo(function Alerts(given: { found: Found | null; reload:
               )}
               {found.silences.map((one) => names.has(one.id) && <Covered key={one.id} job={job} silence={one} writer={writer} reload={reload} />)}
               <details>
-                <summary>{first.description ? "More" : "Silence it"}</summary>
+                <summary>{first.description ? "More" : "Silence"}</summary>
                 <div>
                   {first.description && <p>{first.description}</p>}
                   {writer && <NewSilence job={job} alert={first.name} reload={reload} />}
@@ -50,7 +50,7 @@ export const Alerts = memo(function Alerts(given: { found: Found | null; reload:
           );
         })}
       </ol>
-      {found.total > found.alerts.length && <p class="hint">{found.total - found.alerts.length} more alerts are not listed here.</p>}
+      {found.total > found.alerts.length && <p class="hint">{found.total - found.alerts.length} more alerts are not listed.</p>}
     </section>
   );
 });
@@ -58,7 +58,7 @@ export const Alerts = memo(function Alerts(given: { found: Found | null; reload:
 function Row({ one, chosen, choose }: { one: Alert; chosen: boolean; choose: (mark: Mark | null) => void }) {
   const mark = () => ({ start: one.start, end: Math.max(Date.now(), one.start), level: levelOf(one.severity), text: one.name, key: one.fingerprint });
   return (
-      <button type="button" aria-pressed={chosen} onClick={() => choose(chosen ? null : mark())} title="Mark it on every chart">
+      <button type="button" aria-pressed={chosen} onClick={() => choose(chosen ? null : mark())} title="Mark on every chart">
         <b>{one.summary || one.name}</b>
         <span class="severity">{one.severity} alert</span>
         <code class="rule">{one.name}</code>

@@ -93,7 +93,7 @@ export const Charts = memo(function Charts(given: Given) {
       {quiet.size > 0 && (
         <details class="more quiet span-4" onToggle={(event) => setOpen(event.currentTarget.open)}>
           <summary>
-            {quiet.size} quiet: {[...quiet].map(titleWithDevice).join(", ")}
+            {quiet.size} that stayed 0: {[...quiet].map(titleWithDevice).join(", ")}
           </summary>
           {open && <div class="grid">{[...quiet].map(chart)}</div>}
         </details>
@@ -108,7 +108,7 @@ function EmptyChart({ metric, busy, refused = false }: { metric: string; busy: b
       <figcaption>
         <span class="title">{title(metric)}</span>
       </figcaption>
-      <div class="plot">{refused ? "The server has not answered yet." : busy ? "" : "Nothing was measured in this range."}</div>
+      <div class="plot">{refused ? "The server has not answered yet." : busy ? "" : "No samples in this range."}</div>
     </figure>
   );
 }
@@ -118,7 +118,7 @@ function More(given: View & { group: Group; job: { id: string; project: string }
   return (
     <details class="more" onToggle={(event) => setOpen(event.currentTarget.open)}>
       <summary>
-        {given.group.more.length} more of {given.group.title}
+        {given.group.more.length} more in {given.group.title}
       </summary>
       {open && <MoreCharts {...given} />}
     </details>

@@ -50,13 +50,13 @@ export const Events = memo(function Events(given: {
   return (
     <Section id="events" title={total ? `${total} ${total === 1 ? "event" : "events"}` : "Events"} aside={aside}>
       {response.error && <Problem error={response.error} reload={response.reload} />}
-      {response.data && !events.length && <p class="hint">{range ? "Nothing happened in this range." : "No agent, scheduler or rule has reported an event yet."}</p>}
+      {response.data && !events.length && <p class="hint">{range ? "No events in this range." : "No events yet. Agents, schedulers and rules report them."}</p>}
       {total > events.length && (
         <button type="button" onClick={() => setLimit(Math.min(limit + 400, 1000))} disabled={limit >= 1000}>
-          Earlier ones ({total - events.length})
+          Earlier events ({total - events.length})
         </button>
       )}
-      <ol class="events" tabIndex={0} aria-label="What happened">
+      <ol class="events" tabIndex={0} aria-label="List of events">
         {groupEvents(events).map(([event, ...others], at) => {
           const mark = markOf(event);
           const same = chosen !== null && chosen.start === mark.start && chosen.text === mark.text;

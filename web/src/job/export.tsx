@@ -41,14 +41,14 @@ export function Export(given: Given) {
           PNG of all charts
         </button>
         <span class="hint">
-          The commands below take the key from <code>JOBMETER_KEY</code> of your shell.
+          The commands below read your key from the environment variable <code>JOBMETER_KEY</code>.
         </span>
       </div>
       <dl>
         <Command api="Jobmeter" operation="all charts" call={own} note="" />
         <dt class="line">
           <label>
-            Other APIs, for
+            Other APIs, metric
             <select aria-label="Metric of the commands" value={metric} onChange={(event) => setMetric(event.currentTarget.value)}>
               {metrics.map((name) => (
                 <option key={name} value={name}>
@@ -57,7 +57,7 @@ export function Export(given: Given) {
               ))}
             </select>
           </label>
-          {response.data?.calls.length === 0 && <small>No other API has a name for it.</small>}
+          {response.data?.calls.length === 0 && <small>No other API has this metric.</small>}
         </dt>
         {response.data?.calls.map((one) => (
           <Command key={one.operation} api={one.api.split(",")[0] ?? one.api} operation={one.operation} call={one} note={one.note} />
@@ -101,7 +101,7 @@ function Command({ api, operation, call, note }: { api: string; operation: strin
         </button>
       </dt>
       <dd>
-        <pre tabIndex={0} aria-label={`The command of ${api} for exactly this view`}>{command}</pre>
+        <pre tabIndex={0} aria-label={`Command of ${api} for this view`}>{command}</pre>
       </dd>
     </>
   );

@@ -42,7 +42,7 @@ export const Findings = memo(function Findings(given: Given) {
   }, [response.data, report]);
   if (response.error) {
     if (response.error.status !== 404) return <Problem error={response.error} reload={response.reload} />;
-    return <p class="findings none">This server does not look for findings: what it measured is below.</p>;
+    return <p class="findings none">This server does not diagnose jobs. The charts below show its measurements.</p>;
   }
   if (!found) return <StoredFinding {...given} />;
   if (!found.length) return <NoFindings {...given} />;
@@ -129,13 +129,13 @@ function FindingList(given: Given & { found: readonly Finding[] }) {
 /** Return the replica of a finding, or its subject if it has none or several. */
 const subjectOf = (one: Finding): string => (one.replicas.length === 1 ? one.replicas[0]! : one.subject.name);
 
-const countSimilar = (group: FindingGroup): string => `and ${group.length - 1} alike`;
+const countSimilar = (group: FindingGroup): string => `and ${group.length - 1} similar`;
 
 function Others({ others, named, isOpen }: { others: readonly Finding[]; named: (one: Finding) => preact.JSX.Element; isOpen: boolean }) {
   return (
     <details open={isOpen}>
       <summary>
-        The same {others.length === 1 ? "once more" : `${others.length} times more`}: {others.slice(0, FEW).map(subjectOf).join(", ")}
+        Also{others.length > 1 && ` (${others.length})`}: {others.slice(0, FEW).map(subjectOf).join(", ")}
         {others.length > FEW && " …"}
       </summary>
       {others.map((one, at) => (
@@ -150,7 +150,7 @@ function Others({ others, named, isOpen }: { others: readonly Finding[]; named: 
 
 function FindingLine({ one, chosen, choose }: { one: Finding; chosen: boolean; choose: () => void }) {
   return (
-    <button type="button" aria-pressed={chosen} onClick={choose} title="Mark it on every chart">
+    <button type="button" aria-pressed={chosen} onClick={choose} title="Mark on every chart">
       <b>
         <Sentence text={one.sentence} />
       </b>
@@ -175,8 +175,8 @@ const Evidence = ({ one, withLog }: { one: Finding; withLog: boolean }) => (
 /** Say what was checked: no finding does not prove that all is well. */
 function NoFindings(given: Given) {
   const { settled, measured, state, guest } = given;
-  if (state === "Queued") return <p class="findings none">Nothing to look at yet: the job has not started.</p>;
-  const bound = guest ? " What the logs of its nodes say is not shown by a link." : "";
+  if (state === "Queued") return <p class="findings none">No findings yet: the job has not started.</p>;
+  const bound = guest ? " A link shows no findings from the logs of nodes." : "";
   const end = state === "Failed" && <LogEnd job={given.job} place={logPlaceOf(null, [])} open={given.openLog} />;
   const text = !settled
     ? "No rule fired."

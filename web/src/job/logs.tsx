@@ -38,7 +38,7 @@ export const Logs = memo(function Logs(given: { job: { id: string; project: stri
   return (
     <Section id="logs" title={replica ? `Log of ${replica}` : "Log"} aside={aside}>
       {log.error && <Problem error={log.error} reload={log.reload} />}
-      {lines && !lines.length && <p class="hint">{narrowed ? "No line matches." : "No line was stored. jobmeter run stores what its command writes; others push lines to the API."}</p>}
+      {lines && !lines.length && <p class="hint">{narrowed ? "No lines match." : "No log lines are stored for this job. jobmeter run stores the output of its command; other programs push lines to the API."}</p>}
       {lines && lines.length > 0 && (
         <LogLines
           log={log}

@@ -15,7 +15,7 @@ export function Marked(given: { marks: readonly Mark[]; range: Range; whole: Ran
   return (
     <p class="marked-bar" role="status">
       <b>Marked:</b> {formatTime(start, true)}
-      {end > start ? `, ${formatDuration(end - start)}` : ""} {outside && <span class="hint">outside of the range that is shown</span>}
+      {end > start ? `, ${formatDuration(end - start)}` : ""} {outside && <span class="hint">outside the visible range</span>}
       <button type="button" onClick={zoom}>
         Zoom to it
       </button>

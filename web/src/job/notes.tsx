@@ -79,7 +79,7 @@ export const Notes = memo(function Notes(given: {
       {writing && <NewNote proposed={given.proposed} busy={busy} close={() => setWriting(false)} write={(note) => write("POST", "notes", note)} />}
       {found.notes.length > notes.length && (
         <button type="button" class="link" onClick={() => setAll(true)}>
-          {found.notes.length - notes.length} earlier
+          {found.notes.length - notes.length} earlier notes
         </button>
       )}
       <ul class="written" aria-label="Notes">
@@ -145,7 +145,7 @@ function NewNote(given: { proposed: number; busy: boolean; close: () => void; wr
       <textarea aria-label="Note" rows={2} maxLength={LONGEST_NOTE} value={text} autoFocus onInput={(event) => setText(event.currentTarget.value)} />
       <div class="line">
         <select aria-label="What the note is about" value={about} onChange={(event) => setAbout(event.currentTarget.value as "moment" | "job")}>
-          <option value="moment">About the moment</option>
+          <option value="moment">About a moment</option>
           <option value="job">About the whole job</option>
         </select>
         {about === "moment" && <input type="datetime-local" step={1} aria-label={`Moment, ${isUtc() ? "UTC" : "local time"}`} value={time} onInput={(event) => setTime(event.currentTarget.value)} />}
@@ -155,7 +155,7 @@ function NewNote(given: { proposed: number; busy: boolean; close: () => void; wr
         <button type="button" onClick={given.close}>
           Cancel
         </button>
-        {about === "moment" && <span class="hint">{at === null ? "Enter a moment." : `Marked on every chart at ${formatTime(at)}.`}</span>}
+        {about === "moment" && <span class="hint">{at === null ? "Enter a time." : `Marked on every chart at ${formatTime(at)}.`}</span>}
       </div>
     </form>
   );

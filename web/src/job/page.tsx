@@ -47,9 +47,9 @@ export function JobPage({ id, query, guest = false, writer = false }: { id: stri
 
 function Missing({ id }: { id: string }) {
   return (
-    <Notice title={`There is no job ${id} that you may see.`}>
-      <p>It was deleted, its id is misspelt, or this key may not see its project: then sign in with a key of that project.</p>
-      <a href={href([], { q: id })}>Search for it among all jobs</a>
+    <Notice title={`There is no job ${id}, or your key may not see it.`}>
+      <p>Check the id: the job may be deleted. If it is in another project, sign in with a key of that project.</p>
+      <a href={href([], { q: id })}>Search all jobs for it</a>
     </Notice>
   );
 }
@@ -241,10 +241,10 @@ function Shown({ detail, names, query, reload, guest, writer }: ShownGiven) {
 }
 
 function Unmeasured({ running }: { running: boolean }) {
-  if (running) return <Notice title="Nothing was measured yet.">Figures appear here as soon as an agent sends them.</Notice>;
+  if (running) return <Notice title="No measurements yet.">Charts appear as soon as an agent sends samples.</Notice>;
   return (
-    <Notice title="Nothing was measured of this job.">
-      An agent on its nodes, or <code>jobmeter run -- COMMAND</code>, measures the next one. What was reported of this one is below.
+    <Notice title="No measurements of this job.">
+      To measure the next one, start an agent on its nodes or run <code>jobmeter run -- COMMAND</code>. Events and log of this job are below.
     </Notice>
   );
 }

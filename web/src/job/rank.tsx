@@ -2,7 +2,7 @@
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import { type JobDetail, type Line, type MetricLines, address, linesByMetric } from "../api/client";
 import type { Range } from "../charts/axis";
-import { mergeDevices, meanOf, median, place } from "../charts/lines";
+import { mergeDevices, meanOf, median, indexAtTime } from "../charts/lines";
 import { step as stepOf, stepText } from "../charts/steps";
 import { GROUPS, METRICS, titleWithDevice } from "../catalog";
 import { formatQuantity } from "../format";
@@ -76,7 +76,7 @@ export const RankPanel = memo(function RankPanel(given: {
         <h3 id="rank-title" tabIndex={-1}>{rank === null ? member : `Rank ${rank}: ${member}`}</h3>
         {own?.state && <State state={own.state} />}
         <span class="close">
-          {at >= 0 && step(at - 1, "←", "Rank before")} {at >= 0 && step(at + 1, "→", "Next rank")}{" "}
+          {at >= 0 && step(at - 1, "←", "Previous rank")} {at >= 0 && step(at + 1, "→", "Next rank")}{" "}
           <button type="button" onClick={close}>
             Close
           </button>
@@ -121,7 +121,7 @@ export const RankPanel = memo(function RankPanel(given: {
           </table>
         </div>
       )}
-      <p class="hint">Its log and its lines on every chart are shown below.</p>
+      <p class="hint">The charts below highlight this rank, and the log shows its lines.</p>
     </section>
   );
 });
@@ -157,4 +157,4 @@ function compare(member: string, lines: ReadonlyMap<string, readonly Line[]>, ra
 }
 
 /** Return the mean over the range; NaN without values. */
-const mean = (line: Line, range: Range): number => meanOf(line.value, place(line.time, range.start), place(line.time, range.end));
+const mean = (line: Line, range: Range): number => meanOf(line.value, indexAtTime(line.time, range.start), indexAtTime(line.time, range.end));

@@ -55,7 +55,7 @@ export const Ranks = memo(function Ranks(given: {
         ))}
       </select>
       <Choice
-        label="Meaning of the colours"
+        label="Colours show"
         value={difference ? "difference" : "value"}
         options={[
           ["value", "Value"],
@@ -68,7 +68,7 @@ export const Ranks = memo(function Ranks(given: {
   return (
     <Section id="ranks" title={`${rows.lines.length} ranks over time`} aside={aside}>
       <p class={`outliers ${rows.lines.length > 2 ? "some" : ""}`}>
-        {given.known && rows.outliers.length === 0 && rows.lines.length > 2 && <span class="hint">No finding names a rank.</span>}
+        {given.known && rows.outliers.length === 0 && rows.lines.length > 2 && <span class="hint">No rank has a finding.</span>}
         {rows.outliers.slice(0, FEW).map((one) => (
           <button
             type="button"
@@ -79,7 +79,7 @@ export const Ranks = memo(function Ranks(given: {
             <b>{one.member}</b> {one.text}
           </button>
         ))}
-        {rows.outliers.length > FEW && <span class="hint">and {rows.outliers.length - FEW} more, in this colour at the left</span>}
+        {rows.outliers.length > FEW && <span class="hint">and {rows.outliers.length - FEW} more, orange in the map</span>}
       </p>
       <HeatMap {...given} rows={rows} unit={unit} difference={difference} dark={dark} />
     </Section>

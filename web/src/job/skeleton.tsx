@@ -7,7 +7,7 @@ const Bar = ({ width, height = 14 }: { width: string; height?: number }) => <spa
 
 export function JobSkeleton() {
   return (
-    <div class="job-skeleton" role="status" aria-label="The job is being read">
+    <div class="job-skeleton" role="status" aria-label="Loading the job">
       <Bar width="240px" height={26} />
       <Bar width="min(100%, 760px)" height={34} />
       <Bar width="min(100%, 560px)" />

@@ -70,10 +70,10 @@ export const TimeBar = memo(function TimeBar(given: {
         )}
       </span>
       {running && !zoomed && (
-        <Choice label="Length that is followed" value={String(given.window)} options={WINDOWS} choose={(value) => given.setWindow(Number(value))} />
+        <Choice label="Length of the live range" value={String(given.window)} options={WINDOWS} choose={(value) => given.setWindow(Number(value))} />
       )}
       {given.chosen && (
-        <button type="button" class="chosen" onClick={() => given.choose(null)} title="Show all alike">
+        <button type="button" class="chosen" onClick={() => given.choose(null)} title="Deselect">
           {given.chosen} ×
         </button>
       )}

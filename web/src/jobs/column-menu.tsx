@@ -16,11 +16,11 @@ export function ChooseColumns(given: { chosen: readonly string[] | null; shown: 
           <label key={one.id}>
             <input type="checkbox" checked={now.includes(one.id)} onChange={(event) => toggle(one.id, event.currentTarget.checked)} />
             {one.text}
-            {now.includes(one.id) && !shown.includes(one) && <small>{chosen === null && empty.has(one.id) ? "nothing in it" : "no room here"}</small>}
+            {now.includes(one.id) && !shown.includes(one) && <small>{chosen === null && empty.has(one.id) ? "empty" : "no room"}</small>}
           </label>
         ))}
         <button type="button" disabled={chosen === null} onClick={() => change(keepColumns(null))}>
-          The usual ones
+          Default columns
         </button>
       </fieldset>
     </details>

@@ -94,7 +94,7 @@ function Found({ query, set }: { query: URLSearchParams; set: (values: Record<st
     <>
       <label>
         Finding
-        <select value={rule} title="What the rules found in jobs that ran while this server did" onChange={(event) => set({ finding: event.currentTarget.value })}>
+        <select value={rule} title="Only jobs that ran while this server was running have findings" onChange={(event) => set({ finding: event.currentTarget.value })}>
           <option value="">with or without</option>
           <option value="any">any finding</option>
           {rule && rule !== "any" && !response.data && <option value={rule}>{ruleTitle(rule)}</option>}

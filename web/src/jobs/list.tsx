@@ -80,7 +80,7 @@ export function JobList({ query }: { query: URLSearchParams }) {
       {picked.size > 0 && <Picked keys={[...picked]} clear={() => set({ pick: null })} />}
       {jobs.fresh > 0 && (
         <button type="button" class="fresh" onClick={jobs.reload}>
-          {jobs.fresh === 1 ? "1 new job" : `${jobs.fresh} new jobs`}: show
+          Show {jobs.fresh === 1 ? "1 new job" : `${jobs.fresh} new jobs`}
         </button>
       )}
       {jobs.error && <Problem error={jobs.error} reload={jobs.reload} />}

@@ -107,7 +107,7 @@ const Finding = ({ found, running }: { found: Found; running: boolean }) => (
 );
 
 function FindingMark({ found, passed = false, children }: { found: Found; passed?: boolean; children?: ComponentChildren }) {
-  const count = `${found.count} ${found.count === 1 ? "finding" : "findings"}${passed ? ", none of them now" : ""}`;
+  const count = `${found.count} ${found.count === 1 ? "finding" : "findings"}${passed ? ", none of them open" : ""}`;
   const all = `${found.sentence}\n${count}, the worst ${found.severity}:\n${found.rules.map(ruleTitle).join("\n")}`;
   return (
     <Severity severity={found.severity} passed={passed} title={all}>
@@ -138,7 +138,7 @@ function cell(id: string, job: Job, sparks: Sparks | null, size: Size | undefine
     case "end":
       return renderTime(job.end, "brief");
     case "duration":
-      if (job.state === "Queued" && job.created !== null && now) return <span class="none" title="Waiting so long">{formatDuration(now - job.created)}</span>;
+      if (job.state === "Queued" && job.created !== null && now) return <span class="none" title="Time in the queue">{formatDuration(now - job.created)}</span>;
       return start === null || end === null ? "–" : formatDuration(end - start);
     case "replicas":
     case "devices":

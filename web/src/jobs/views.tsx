@@ -32,7 +32,7 @@ export function Views({ query }: { query: URLSearchParams }) {
     if (!name) return;
     const next = withView(views, { name, query: saved(query) });
     if (!next) {
-      field.setCustomValidity(`${MOST_VIEWS} views are saved already. Forget one first.`);
+      field.setCustomValidity(`${MOST_VIEWS} views are saved, the maximum. Delete one first.`);
       field.reportValidity();
       return;
     }
@@ -68,7 +68,7 @@ export function Views({ query }: { query: URLSearchParams }) {
                 <a href={viewAddress(one)} onClick={menu.close} aria-current={saved(query) === one.query ? "true" : undefined}>
                   {one.name}
                 </a>
-                <button type="button" class="link" aria-label={`Forget ${one.name}`} onClick={() => store(views.filter((other) => other !== one))}>
+                <button type="button" class="link" aria-label={`Delete ${one.name}`} onClick={() => store(views.filter((other) => other !== one))}>
                   ×
                 </button>
               </li>
@@ -77,7 +77,7 @@ export function Views({ query }: { query: URLSearchParams }) {
         )}
         <form onSubmit={save}>
           <label>
-            Save what is shown as
+            Save this view as
             <input name="view" required maxLength={60} autocomplete="off" onInput={(event) => event.currentTarget.setCustomValidity("")} />
           </label>
           <button type="submit">Save</button>

@@ -29,7 +29,7 @@ export function Checks({ node, cluster }: { node: string; cluster: string }) {
     <Section id="checks" title="Checks" aside={aside}>
       {error && <Problem error={error} />}
       {response.error && <Problem error={response.error} reload={response.reload} />}
-      {response.data && !mine.length && <p class="hint">This node was not checked lately. “Check now” has its agent look at disks, clocks, memory and devices; it changes nothing.</p>}
+      {response.data && !mine.length && <p class="hint">No recent checks. Press “Check now”: the agent checks disks, clocks, memory and devices, and changes nothing.</p>}
       {mine.map((task) => (
         <details key={task.id} class="check" open={task === mine[0]}>
           <summary>

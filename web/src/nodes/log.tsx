@@ -32,7 +32,7 @@ export function NodeLog({ node }: { node: string }) {
     <Section id="syslog" title="System log" aside={aside}>
       {log.error && <Problem error={log.error} reload={log.reload} />}
       {log.lines && !log.lines.length && (
-        <p class="hint">{searched || level ? "No line matches." : "No line was stored yet. The node's agent reads the kernel's log and the journal where it may: jobmeter agent --help."}</p>
+        <p class="hint">{searched || level ? "No lines match." : "No log lines are stored for this node. Its agent reads the kernel log and the journal if it has permission: see jobmeter agent --help."}</p>
       )}
       {log.lines && log.lines.length > 0 && (
         <LogLines

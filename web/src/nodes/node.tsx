@@ -87,7 +87,7 @@ function Facts({ record }: { record: Node }) {
   const [cores, memory] = [info["cores"] ?? info["cpus"], info["memory"]];
   const seen = record.last_seen;
   const facts: [string, unknown][] = [
-    ["Last heard", seen === null ? "never" : Date.now() - seen < 3_600_000 ? `${formatDuration(Date.now() - seen)} ago` : <Moment ms={seen} />],
+    ["Last report", seen === null ? "never" : Date.now() - seen < 3_600_000 ? `${formatDuration(Date.now() - seen)} ago` : <Moment ms={seen} />],
     ["Cores", typeof cores === "number" ? String(cores) : null],
     ["Memory", typeof memory === "number" ? formatQuantity(memory, "By") : null],
     ["Resource group", record.resource_group],
@@ -122,7 +122,7 @@ function Faults({ node }: { node: FleetNode }) {
                 , {one.count} times, last <Moment ms={one.last} short />
               </>
             )}
-            {one.jobs.length > 0 ? ". It hit " : ". It hit no job that you may see."}
+            {one.jobs.length === 0 ? ". No affected job is visible to you." : one.jobs.length === 1 ? ". Affected job: " : ". Affected jobs: "}
             {one.jobs.slice(0, FEW_JOBS).map((job, place) => (
               <>
                 {place > 0 && ", "}
@@ -145,7 +145,7 @@ function Devices({ fleet, node }: { fleet: Fleet; node: FleetNode }) {
   const faulty = new Set(faultsOf(node).map((one) => one.device));
   return (
     <Section id="devices" title="Devices and jobs" aside={all}>
-      {node.devices.length === 0 && <p class="hint">No device of this node was reported. Jobs that run on its CPUs are among its jobs.</p>}
+      {node.devices.length === 0 && <p class="hint">This node reports no devices. “All jobs that ran here” lists the jobs on its CPUs.</p>}
       {node.devices.length > 0 && (
         <div class="wide" tabIndex={0} role="region" aria-label="Devices">
           <table class="devices">
@@ -221,7 +221,7 @@ function Curves({ name, cluster, query }: { name: string; cluster: string; query
   return (
     <Section id="curves" title="Metrics" aside={aside}>
       {problem && <Problem error={problem} reload={() => (own.reload(), devices.reload())} />}
-      {!problem && body && found.length === 0 && <p class="hint">Nothing was measured of this node in this range.</p>}
+      {!problem && body && found.length === 0 && <p class="hint">No samples of this node in this range. Choose a longer one, or check that its agent runs.</p>}
       {body && (
         <div class="grid">
           {found.map(([metric, lines]) => (

@@ -16,6 +16,7 @@ const SHOWN = [
   ["unknown", "Unknown"],
 ] as const;
 type Shown = (typeof SHOWN)[number][0];
+const CONDITIONS: Record<Shown, string> = { "": "", idle: "has idle devices", free: "has free devices", down: "is down", faults: "has faults", unknown: "has an unknown state" };
 
 /** Map of all nodes by resource group. A choice shows only idle, free, faulty nodes and the like. */
 export function NodesPage({ query }: { query: URLSearchParams }) {
@@ -44,7 +45,7 @@ export function NodesPage({ query }: { query: URLSearchParams }) {
             </div>
           </form>
           <Legend />
-          {nodes.length > 0 ? <FleetMap fleet={fleet} groups={groups} /> : <p class="hint none-shown">No node {shown === "faults" ? "has faults" : shown ? `is ${shown === "idle" ? "idle though a job has it" : shown}` : ""}{text ? ` and fits “${text}”` : ""}.</p>}
+          {nodes.length > 0 ? <FleetMap fleet={fleet} groups={groups} /> : <p class="hint none-shown">No node {[CONDITIONS[shown], text && `matches “${text}”`].filter(Boolean).join(" and ")}.</p>}
         </>
       )}
     </>
@@ -105,10 +106,10 @@ const Count = ({ text, children }: { text: string; children: ComponentChildren }
 function Empty() {
   return (
     <Notice title="No node has reported yet.">
-      <p>An agent on each node measures it and its devices:</p>
+      <p>Start an agent on each node:</p>
       <pre>jobmeter agent --server {location.origin} --key TOKEN</pre>
       <p>
-        A <a href="#/admin/keys">key of role writer</a> is enough for it.
+        TOKEN is that of a <a href="#/admin/keys">key of role writer</a>.
       </p>
     </Notice>
   );

@@ -89,8 +89,8 @@ export function Notice({ title, children }: { title: string; children?: Componen
 /** Return advice for an error whose message does not say what to do. */
 function adviceFor(error: Refusal): string {
   const soon = error.wait === null ? "" : ` This page tries again in ${error.wait} s.`;
-  if (error.status === 0) return "Check that it runs and that the network works. This page tries again every few seconds.";
-  if (error.status === 403) return "The key that you are signed in with may not see this: sign in with another one, or ask an administrator for one.";
+  if (error.status === 0) return "Check that the server runs and that the network works. This page tries again every few seconds.";
+  if (error.status === 403) return "Your key has no permission for this. Sign in with another key, or ask an administrator for one.";
   if (error.status === 429) return `This key sent too many requests at once.${soon}`;
   if (error.status >= 500) return `The server could not answer.${soon || " If this persists, see the server's log."}`;
   return "";

@@ -30,7 +30,7 @@ export function Frame(given: { who: Schemas["WhoAmI"]; place: Place; leave: () =
         </a>
         {given.who.job ? (
           <span class="guest">
-            One job, opened by a link that ends <Moment ms={given.who.expires} />
+            Shared job, link valid until <Moment ms={given.who.expires} />
           </span>
         ) : (
           <nav aria-label="Views">
@@ -43,11 +43,11 @@ export function Frame(given: { who: Schemas["WhoAmI"]; place: Place; leave: () =
         )}
         <div class="who">
           <Keys guest={Boolean(given.who.job)} />
-          <button type="button" onClick={() => setUtc(!isUtc())} title="Times in your zone, or in UTC">
+          <button type="button" onClick={() => setUtc(!isUtc())} title="Switch between your time zone and UTC">
             {zoneName()}
           </button>
           <Theme />
-          <button type="button" onClick={given.leave} title={given.who.job ? "Close what the link opened" : `Signed in with key ${given.who.name} (${given.who.role})`}>
+          <button type="button" onClick={given.leave} title={given.who.job ? "Close the shared job" : `Signed in with key ${given.who.name} (${given.who.role})`}>
             Sign out
           </button>
         </div>
@@ -74,7 +74,7 @@ function Away() {
       <b>
         <Moment ms={since} short />
       </b>
-      . What is shown is from then. This page tries again by itself{silent === null ? "" : "; a server is started by jobmeter serve"}.
+      . This page shows values from then and reconnects automatically.{silent === null ? "" : " If the server is down, start it with jobmeter serve."}
     </div>
   );
 }

@@ -50,7 +50,7 @@ function GapMark({ gap, load }: { gap: Gap; load: () => void }) {
   return (
     <div class="gap">
       {text}
-      <button type="button" title="They came faster than they can be shown, or while this tab was hidden" onClick={load}>
+      <button type="button" title="These lines arrived faster than the page shows them, or while this tab was hidden" onClick={load}>
         {gap.lines > LOADED ? `Load the last ${LOADED.toLocaleString("en")}` : "Load"}
       </button>
     </div>

@@ -113,7 +113,7 @@ export function Palette({ close }: { close: () => void }) {
           }}
           onKeyDown={pressed}
         />
-        <ul id="targets" role="listbox" aria-label="Where to go">
+        <ul id="targets" role="listbox" aria-label="Results">
           {shown.map((one, index) => (
             <li key={`${one.kind} ${one.to}`} id={`target-${index}`} role="option" aria-selected={index === place} onClick={() => enter(one)}>
               <small>{one.kind}</small>
@@ -122,7 +122,7 @@ export function Palette({ close }: { close: () => void }) {
             </li>
           ))}
         </ul>
-        {!shown.length && <p class="hint">Nothing has this name.</p>}
+        {!shown.length && <p class="hint">No results. Type part of the name of a job, node, user or page.</p>}
       </div>
     </dialog>
   );
