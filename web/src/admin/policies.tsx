@@ -23,7 +23,7 @@ const EXAMPLE = `{"Version": "1", "Statement": [
   {"Effect": "Allow", "Action": ["pai:Get*", "pai:List*"], "Resource": "acs:pai:*:*:resourcegroup/GROUP"}
 ]}`;
 
-/** Return the problem of a policy before it is sent; empty if there is none. */
+/** Return the problem of a policy before it is sent; empty if it is valid. */
 export function problemOf(one: ChosenPolicy): string {
   if (one.text === null) return "";
   if (!one.name.trim()) return "Enter a name.";

@@ -28,7 +28,7 @@ export function ShipFirst() {
           </div>
         ))}
       </dl>
-      <h3>What to do</h3>
+      <h3>Steps</h3>
       <ol>
         <li>
           The administrator of this server sets where lines may go. Describe the sink in a file such as <code>sinks.toml</code>:

@@ -96,7 +96,7 @@ export function prefetch(url: string): void {
   );
 }
 
-/** Return the prefetched response of the URL; null if there is none or it failed. */
+/** Return the prefetched response of the URL; null without one, or if it failed. */
 async function takePrefetched(url: string, options: RequestInit): Promise<Response | null> {
   const early = options.method ? undefined : prefetched.get(url);
   prefetched.delete(url);

@@ -1,7 +1,7 @@
 // Draw many series as one picture in which overlaps are darker. Canvas paths for 128 series take twenty times as long.
 import type { Row } from "./lines";
 
-/** Colour and opacity of one series. Overlaps add up like those of canvas paths. */
+/** Colour and opacity of one series. Overlaps add up as with canvas paths. */
 const INK = { light: [90, 100, 110, 0.18], dark: [160, 170, 180, 0.22] } as const;
 const MOST = 64;
 const DOT = 3;

@@ -46,7 +46,7 @@ function isSamplingInterval(time: readonly number[], at: number, step: number): 
 
 /**
  * Align series to the buckets of a range. Between rarer samples a value holds until the next one. Counts do not hold:
- * those of one bucket are added.
+ * several counts in one bucket are added.
  */
 export function alignLines(lines: readonly Line[], start: number, end: number, asked: number, holds = true): Grid {
   const step = findSpacing(lines, asked);
@@ -222,7 +222,7 @@ export function indexAtTime(time: readonly number[], wanted: number): number {
   return low;
 }
 
-/** Replace the points from `start` on by those of an update. */
+/** Replace the points from `start` on by the points of an update. */
 export function mergeUpdate(lines: readonly Line[], update: readonly Line[], start: number, oldest: number): Line[] {
   const news = new Map(update.map((line) => [keyOf(line), line]));
   const grown = lines.map((line) => {

@@ -1,12 +1,12 @@
 import { useMemo } from "preact/hooks";
 import { Cursor, type Range } from "../charts/axis";
 import { Chart } from "../charts/chart";
-import { title } from "../catalog";
+import { title, titleWithDevice } from "../catalog";
 import { groupMetrics } from "../charts/groups";
 import { step } from "../charts/steps";
 import { formatDuration, isUtc } from "../format";
 import { useDark, useZone } from "../parts/hooks";
-import { spanClass } from "../job/charts";
+import { isQuiet, spanClass } from "../job/charts";
 import { Choice, Notice, Problem, Section } from "../parts/elements";
 import { mergeQuery, go, href } from "../router";
 import { type Comparison, type Per, useComparison, useLines, useMetrics } from "./data";
@@ -26,7 +26,7 @@ export function ComparePage({ query }: { query: URLSearchParams }) {
           <h1>Compare</h1>
         </div>
         <Notice title="Choose at least two jobs to compare.">
-          <p>Each job is shown from its own start, with its charts and figures beside those of the others.</p>
+          <p>Each job is shown from its own start, with its charts and figures beside the other jobs.</p>
           <p>
             <a href="#/">Select jobs in the list</a> with the check boxes, or compare them in a terminal:
           </p>
@@ -76,6 +76,7 @@ function ComparisonView({ comparison, query, zoom, names, busy }: { comparison: 
   const dark = useDark();
   const cursor = useMemo(() => new Cursor(), []);
   const lines = useLines(comparison);
+  const quiet = [...lines].filter(([metric, mine]) => isQuiet(metric, mine)).map(([metric]) => metric);
   const longest = Math.max(1000, ...comparison.jobs.map(({ summary }) => summary.duration_ms ?? 0), ...comparison.lines.map((line) => (line.points.at(-1)?.[0] ?? 0) + comparison.step));
   const range = zoom ?? { start: 0, end: longest };
   const set = (values: Record<string, string | null>) => go(href(["compare"], mergeQuery(query, values)), true);
@@ -108,7 +109,7 @@ function ComparisonView({ comparison, query, zoom, names, busy }: { comparison: 
       )}
       {!lines.size && <Notice title="No measurements of these jobs." />}
       <div class="groups" aria-busy={busy}>
-        {groupMetrics(names).map((group) => (
+        {groupMetrics(names.filter((name) => !quiet.includes(name))).map((group) => (
           <Section key={group.id} id={group.id} title={group.title} kind={spanClass(group.main.length)}>
             <div class="grid">
               {group.main.map((metric) => {
@@ -120,6 +121,11 @@ function ComparisonView({ comparison, query, zoom, names, busy }: { comparison: 
           </Section>
         ))}
       </div>
+      {quiet.length > 0 && (
+        <p class="hint">
+          {quiet.length} that stayed 0: {quiet.map(titleWithDevice).join(", ")}
+        </p>
+      )}
       <Figures jobs={comparison.jobs} metrics={names} per={perOf(query)} />
     </>
   );

@@ -96,7 +96,7 @@ export function Settings({ jobs, settings }: { jobs: readonly Compared[]; settin
   const equal = settings.filter((one) => one.equal).map((one) => settingTitle(one.name));
   return (
     <Section id="settings" title="Settings that differ">
-      {!differ.length && <p class="hint">None: command, type, user, labels and limits are the same.</p>}
+      {!differ.length && <p class="hint">No differences: command, type, user, labels and limits are equal.</p>}
       {differ.length > 0 && (
         <div class="wide" tabIndex={0} role="region" aria-label="Settings that differ">
           <table class="compared settings">

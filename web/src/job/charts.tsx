@@ -41,14 +41,14 @@ export const spanClass = (charts: number): string => `span-${Math.min(Math.max(c
 
 const quietCache = new WeakMap<readonly Line[], boolean>();
 
-/** Return true if all values are 0. */
-function isQuiet(lines: readonly Line[]): boolean {
+/** Return true if all values of a metric are 0. Utilization metrics are never quiet. */
+export function isQuiet(metric: string, lines: readonly Line[]): boolean {
   let quiet = quietCache.get(lines);
   if (quiet === undefined) quietCache.set(lines, (quiet = lines.every(({ value }) => value.every((one) => one === 0))));
-  return quiet;
+  return quiet && !findMetric(metric)?.views.includes("use");
 }
 
-/** Return the metrics that were 0 since the page was opened. Utilization metrics always have a chart. */
+/** Return the metrics that were quiet since the page was opened. */
 function useQuiet(groups: readonly Group[], lines: ReadonlyMap<string, readonly Line[]>, spoken: ReadonlySet<string>): ReadonlySet<string> {
   const seen = useRef(new Set<string>());
   return useMemo(() => {
@@ -56,7 +56,7 @@ function useQuiet(groups: readonly Group[], lines: ReadonlyMap<string, readonly 
     for (const metric of groups.flatMap((group) => group.main)) {
       const mine = lines.get(metric);
       if (!mine || seen.current.has(metric)) continue;
-      if (isQuiet(mine) && !spoken.has(metric) && !findMetric(metric)?.views.includes("use")) quiet.add(metric);
+      if (isQuiet(metric, mine) && !spoken.has(metric)) quiet.add(metric);
       else seen.current.add(metric);
     }
     return quiet;

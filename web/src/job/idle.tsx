@@ -14,7 +14,7 @@ const UNMEASURED = 0.05;
 export const useIdle = (job: { id: string; project: string }, due: boolean, running: boolean): Idle | null =>
   useWholeJob<Idle>(address("/api/jobmeter/v1/jobs/{job}/idle", { job: job.id }, { project: job.project }), due, running);
 
-/** Format idle time: "5.0 % idle, 6.40 of 128 device hours, 16.00 CNY". Null if there is none. */
+/** Format idle time: "5.0 % idle, 6.40 of 128 device hours, 16.00 CNY". Null without idle time. */
 export function describeIdle(idle: Idle): { text: string; hint: string; wasted: boolean } | null {
   if (idle.idle === null || !idle.allocated || idle.end - idle.start < HOLD) return null;
   const all = `${hours(idle.allocated)} device hours`;

@@ -144,7 +144,7 @@ function NewNote(given: { proposed: number; busy: boolean; close: () => void; wr
     >
       <textarea aria-label="Note" rows={2} maxLength={LONGEST_NOTE} value={text} autoFocus onInput={(event) => setText(event.currentTarget.value)} />
       <div class="line">
-        <select aria-label="What the note is about" value={about} onChange={(event) => setAbout(event.currentTarget.value as "moment" | "job")}>
+        <select aria-label="Subject of the note" value={about} onChange={(event) => setAbout(event.currentTarget.value as "moment" | "job")}>
           <option value="moment">About a moment</option>
           <option value="job">About the whole job</option>
         </select>

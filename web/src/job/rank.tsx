@@ -1,4 +1,4 @@
-// Panel of one rank: its values, those of the median rank, and the differences.
+// Panel of one rank: its values, the median rank, and the differences.
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import { type JobDetail, type Line, type MetricLines, address, linesByMetric } from "../api/client";
 import type { Range } from "../charts/axis";

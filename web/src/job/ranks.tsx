@@ -18,7 +18,7 @@ export interface RankView {
   rows: Rows;
 }
 
-/** Return the ranks in the preferred metric, else in the first metric with several ranks; null if there is none. */
+/** Return the ranks in the preferred metric, else in the first metric with several ranks; null without one. */
 export function useRanks(lines: ReadonlyMap<string, readonly Line[]>, range: Range, step: number, preferred: string | null, named: ReadonlyMap<string, string>): RankView | null {
   const offered = useMemo(() => metricsIn("ranks").filter((name) => new Set(lines.get(name)?.map((line) => line.replica || line.node)).size > 1), [lines]);
   const metric = preferred && offered.includes(preferred) ? preferred : offered[0];

@@ -45,7 +45,7 @@ export function NodePage({ name, query }: { name: string; query: URLSearchParams
   return (
     <article class="node">
       <header class="job">
-        <nav class="crumbs" aria-label="Where this is">
+        <nav class="crumbs" aria-label="Breadcrumb">
           <a href="#/nodes">Nodes</a>
         </nav>
         <div class="name">
