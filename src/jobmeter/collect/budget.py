@@ -1,11 +1,11 @@
-"""CPU time budget for work of unlimited size."""
+"""Budget of CPU time for work of unknown size."""
 
 import time
 from collections.abc import Callable
 
 
 class MeasuringBudget:
-    """Allows a thread a share of one core over time. For that thread alone."""
+    """Allows one thread a share of a core over time."""
 
     def __init__(
         self,
@@ -14,9 +14,9 @@ class MeasuringBudget:
         clock: Callable[[], float] = time.monotonic,
         cpu: Callable[[], float] = time.thread_time,
     ) -> None:
-        """``share``: CPU seconds per second; ``burst_seconds`` of them may be spent at once after a pause.
+        """``share``: CPU seconds per second; ``burst_seconds``: CPU seconds that may be spent at once after a pause.
 
-        ``clock`` returns elapsed seconds, ``cpu`` CPU seconds of the thread.
+        ``clock`` returns elapsed seconds, ``cpu`` the CPU seconds of the thread.
         """
         self._share = share
         self._burst = burst_seconds
@@ -40,6 +40,6 @@ class MeasuringBudget:
         return self._left - (self._cpu() - self._began)
 
     def end(self) -> float:
-        """Stop accounting. Returns the seconds until the budget is even again."""
+        """Stop accounting. Return the seconds until the budget is even again."""
         self._left = self.left
         return max(-self._left, 0.0) / self._share

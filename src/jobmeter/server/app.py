@@ -229,7 +229,7 @@ def assemble(
 def _admitted(
     settings: Settings, clock: Clock, registry: Registry, store: Store, *, shared: bool
 ) -> tuple[NonceMemory, SharedRates | None]:
-    """Return the nonces, and the shared rates if other servers may come.
+    """Return the nonces, and the shared rates if other servers may use the registry.
 
     With ``shared`` both are in the registry while other servers use the engine, which announce changed jobs.
     """

@@ -18,7 +18,8 @@ from jobmeter.model.job import JobState
 from jobmeter.model.record import JobRecord, NodeRecord, Records, ReplicaRecord
 
 _GRACE_MS = 60_000
-"""A replica without a process for this long has ended: between two steps of a job there may be none."""
+"""Time in milliseconds without a process after which a replica has ended: between two steps of a job there may be none.
+"""
 _AGAIN_MS = 3_600_000
 """Interval in milliseconds at which a node describes itself again."""
 
@@ -34,16 +35,16 @@ class _Sighting:
 
 
 class JobReporter:
-    """Record source: reports the start and the end of each replica on this node, once.
+    """Record source: the start and the end of each replica on this node, once.
 
-    The state of the job is not reported, because it may run elsewhere. The exit status of a replica is Unknown, because
-    the agent is not its parent.
+    The state of the job is unknown, because it may run elsewhere. So is the exit status of a replica, because the agent
+    is not its parent.
     """
 
     def __init__(
         self, place: NodeIdentity, processes: Callable[[], Iterable[Process]], epoch_ms: Callable[[int], int]
     ) -> None:
-        """``epoch_ms`` converts milliseconds since the start of the machine to epoch milliseconds."""
+        """``epoch_ms`` converts milliseconds since the boot to epoch milliseconds."""
         self._place = place
         self._processes = processes
         self._epoch_ms = epoch_ms
@@ -98,7 +99,7 @@ class JobReporter:
 
 
 class NodeReporter:
-    """Record source: describes the node at the start, every hour, and when its devices change."""
+    """Record source: the description of the node, at the start, every hour, and when its devices change."""
 
     def __init__(
         self,
@@ -110,8 +111,8 @@ class NodeReporter:
     ) -> None:
         """``devices`` returns the devices by name.
 
-        ``interval_ms`` is the agent's interval, by which the server detects a silent agent. ``state`` is the folder in
-        which the history of devices outlives the agent.
+        ``interval_ms`` is the agent's interval, by which the server detects a silent agent. ``state`` is the folder
+        that stores the history of devices.
         """
         self._place = place
         self._devices = devices
@@ -166,7 +167,7 @@ def _describe_machine(proc_root: str) -> dict[str, Any]:
 
 
 def _describe_device(device_name: str, device: Accelerator) -> dict[str, Any]:
-    """Describe a device for the node's record; with its state if it is not measured."""
+    """Describe a device for the node's record, with its state if it is not measured."""
     state = "" if device.state is DeviceState.MEASURED else str(device.state)
     known = {"pci": device.pci, "state": state, **device.details}
     named = {"device": device_name, "name": device.name, "uuid": device.uuid}

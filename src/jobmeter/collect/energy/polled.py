@@ -25,7 +25,7 @@ from jobmeter.errors import InvalidRequestError, UnavailableError
 
 _EVERY_SECONDS = 60.0
 _LONGEST_GAP = 300.0
-"""Longest time in seconds between two readings over which the power counts as their mean."""
+"""Longest time in seconds between two readings over which their mean counts."""
 _COMMANDS = (("ipmitool", "dcmi", "power", "reading"), ("ipmi-dcmi", "--get-system-power-statistics"))
 _WATTS = re.compile(r"^\s*(?:Instantaneous power reading|Current Power)\s*:\s*(\d+(?:\.\d+)?) Watts", re.MULTILINE)
 _INVALID = (
@@ -39,10 +39,10 @@ _FAILURES = (
     *(ValueError, TypeError, LookupError, OverflowError),  # an answer of another form
 )
 _METERS = frozenset({"power_meter", "acpi_power_meter"})
-"""Names of hwmon chips that measure the whole machine, or a part of it that their text names."""
+"""Names of hwmon chips that measure the whole machine, or the part that their text names."""
 _SOCKET = re.compile(r"(\w+) Power Socket \d+")
 _SOCKETS = {NODE: "Module", CPU: "Grace"}
-"""Name of the part whose sockets are added up. A module of NVIDIA's Grace Hopper has all of its parts."""
+"""Name of the part whose sockets are added up. A module of NVIDIA's Grace Hopper contains all of its parts."""
 
 _log = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ def parse_power(text: str) -> float | None:
 
 
 class IpmiPower:
-    """Asks the local management controller. None if there is no device or no program for it."""
+    """Asks the local management controller. The power is None without a device or a program for it."""
 
     source = "ipmi"
 
@@ -93,7 +93,7 @@ class IpmiPower:
 
 
 class SensorPower:
-    """Reads the power meters that the kernel drives: of the whole machine, or of its processors.
+    """Reads the power meters that the kernel drives, of the whole machine or of its processors.
 
     https://docs.kernel.org/hwmon/acpi_power_meter.html and the "Grace Performance Tuning Guide" (power telemetry).
     """
@@ -148,8 +148,8 @@ class RedfishPower:
     def read(self) -> float | None:
         """Return the power of the chassis in watts; of all chassis if the address names none. Raises UnavailableError.
 
-        A chassis without a power control is left out, unless the address names the chassis: then its environment
-        metrics count. Without a name they could count the power of one device in several chassis.
+        A chassis without a power control is left out, unless the address names it: then its environment metrics count.
+        Of all chassis these could count the power of one device several times.
         """
         if "/Chassis/" in self._path:
             watts = self._read_chassis(self._path)
@@ -185,7 +185,7 @@ class RedfishPower:
 
 
 class PowerPoller:
-    """Poller that asks one source once a minute in a thread, and adds the power up to energy by trapezoids."""
+    """Reads one source once a minute in a thread, and adds the power up to energy by trapezoids."""
 
     def __init__(
         self,
@@ -206,7 +206,7 @@ class PowerPoller:
         self._joules = 0.0
 
     def poll(self) -> tuple[float, float] | None:
-        """Return the readings of power in watts and energy in joules if a new reading has arrived. Never waits."""
+        """Return the power in watts and the energy in joules if a new reading has arrived. Never waits."""
         if self._calls.busy:
             return None
         waits, self._waits = self._waits, False
@@ -218,7 +218,7 @@ class PowerPoller:
         return found
 
     def wait(self, seconds: float) -> bool:
-        """Wait until no reading is under way, at most ``seconds``. Return True if no reading is under way."""
+        """Wait at most ``seconds`` for the reading in progress. False if it has not ended."""
         return self._calls.wait(seconds)
 
     def _take_result(self) -> tuple[float, float] | None:

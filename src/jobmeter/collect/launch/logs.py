@@ -1,4 +1,4 @@
-"""Output of the replicas as log lines for the server: collected, bounded, and put into the outbox."""
+"""Output of the replicas as log lines: collected, limited, and put into the outbox."""
 
 import logging
 from collections import deque
@@ -21,16 +21,16 @@ _INTERVAL = 0.5
 _FRAME_LINES, _FRAME_BYTES = 5_000, 2**20
 _WAITING_BYTES = 16 * 2**20
 _ROUND_LINES = 50_000
-"""Most lines made in one interval, to leave the processor to the command."""
+"""Most lines made in one interval, so that the command gets the processor."""
 _LAST_BYTES = 2**20
-"""Newest bytes that are stored of waiting output at the end."""
+"""Newest bytes of waiting output that are stored at the end."""
 
 _Key = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """Bytes of a stream, and the number of dropped lines before them."""
+    """Bytes of a stream, and the number of lines dropped before them."""
 
     key: _Key
     time_ns: int
@@ -39,10 +39,10 @@ class _Piece:
 
 
 class LogSender:
-    """Takes bytes (``take``) from any thread without blocking; twice a second its own thread makes lines of them.
+    """Takes bytes from any thread without blocking. Twice a second its own thread makes lines of them.
 
-    Output above that rate is dropped, and so is output while logs fill their share of the outbox, which they share with
-    the samples. A line reports the gap, and ``dropped`` counts it.
+    Output above that rate is dropped, and so is output while half of the outbox is full, which samples share. A line
+    reports the gap, and ``dropped`` counts the lines.
     """
 
     def __init__(
@@ -73,11 +73,11 @@ class LogSender:
         self._thread = Thread(target=self._run, name="logs", daemon=True)
 
     def start(self) -> None:
-        """Begin to pass lines on."""
+        """Begin to make lines."""
         self._thread.start()
 
     def take(self, replica: str, stream: str, data: bytes) -> None:
-        """Bytes that a replica wrote."""
+        """Take bytes that a replica wrote."""
         key = (replica, stream)
         with self._lock:
             if self._waiting_bytes > _WAITING_BYTES:
@@ -87,7 +87,7 @@ class LogSender:
             self._waiting_bytes += len(data)
 
     def stop(self) -> None:
-        """Pass on the rest, including unfinished lines. Later output is not taken."""
+        """Send the rest, including unfinished lines. Later output is not taken."""
         self._stopping.set()
         self._thread.join()
         self._drop_oldest_bytes()
@@ -110,7 +110,7 @@ class LogSender:
                 _log.exception("log lines could not be recorded")
 
     def turn(self) -> None:
-        """Make lines of the waiting bytes, and pass them on."""
+        """Make lines of the waiting bytes, and send them."""
         self._make_lines()
         for key, splitter in self._splitters.items():
             self._gather(key, splitter.tick(self._now_ns()))
@@ -156,7 +156,7 @@ class LogSender:
             self._watch(key[0], time_ns, text)
 
     def _write_gap(self, key: _Key, time_ns: int) -> None:
-        """Write a line in the place of missing ones."""
+        """Write a line in place of dropped ones."""
         missing = self._missing.pop(key, 0)
         if missing:
             text = f"[jobmeter: {missing} lines are missing here, they came faster than they could be recorded]"

@@ -26,7 +26,7 @@ _START_SECONDS = 60.0
 _STEADY_SECONDS = 60.0
 """Life of a worker in seconds after which its end counts as a first end again."""
 _FIRST_DELAY, _LONGEST_DELAY = 0.1, 10.0
-"""Seconds until a dead worker is replaced; each further early end doubles them."""
+"""Seconds until a worker that died is replaced. Each further early end doubles them."""
 
 
 _Connected = Callable[[Callable[[], None]], WorkerGateway]

@@ -2,14 +2,14 @@
 
 import itertools
 import threading
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Generator, Hashable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 from msgspec.structs import replace
 
 from jobmeter.errors import LimitExceededError, UnavailableError
-from jobmeter.model.batch import SampleBatch, SampleColumns, SeriesKeys, Uint64s
+from jobmeter.model.batch import SampleBatch, SampleColumns, SeriesKeys, Uint64s, mark_first_rows
 from jobmeter.model.move import MoveLine, MoveOrder
 from jobmeter.model.retention import Retention
 from jobmeter.model.series import Series
@@ -159,10 +159,6 @@ class WindowedStore:
             self.window.close()
         self._engine.close()
 
-    def append(self, batch: SampleBatch, retention: Retention = _DEFAULT) -> None:
-        """Store samples and their series. On return they are durable."""
-        self.append_all((batch,), retention)
-
     def append_all(self, batches: Sequence[SampleBatch], retention: Retention = _DEFAULT) -> None:
         """Append each batch in order. On return all of them are durable."""
         if self.engine_use is None:
@@ -301,7 +297,7 @@ class WindowedStore:
             raise LimitExceededError(f"more than {selector.limit} series match: narrow the query", "metrics")
         return series
 
-    def read(self, keys: SeriesKeys, span: TimeRange, budget: ReadBudget) -> Iterator[SampleColumns]:
+    def read(self, keys: SeriesKeys, span: TimeRange, budget: ReadBudget) -> Generator[SampleColumns]:
         """Yield raw samples in blocks. The budget's time starts with the first block.
 
         Blocks are copied from the window one by one, on demand. If the window has dropped samples in between, the rest
@@ -466,7 +462,7 @@ def _find_late_jobs(batches: Sequence[SampleBatch], before_ms: int) -> set[int]:
         if len(batch) and batch.span[0] < before_ms:
             job = batch.keys.job[batch.index[batch.time < before_ms]]
             # Rows come in runs of one job.
-            jobs.update(job[np.append(True, job[1:] != job[:-1])].tolist())
+            jobs.update(job[mark_first_rows(job)].tolist())
     return jobs
 
 
