@@ -1,10 +1,10 @@
-"""Rules for the prose of docstrings."""
+"""Rules for the prose of docstrings, and of the comments and texts of the page."""
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-# A docstring starts with a verb or with the noun that it describes, never with one of these words.
+# A docstring or comment starts with a verb or with the noun that it describes, never with one of these words.
 BEGINNINGS = (
     "What",
     "Those of",
@@ -81,10 +81,39 @@ def docstrings(source: str) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.value.value
 
 
+_COMMENT = re.compile(r"/\*.*?\*/|(?<!:)//[^\n]*(?:\n[ \t]*//[^\n]*)*", re.DOTALL)
+_COMMENT_MARK = re.compile(r"^\s*(?://|/?\*+/?)|\*/$", re.MULTILINE)
+# A string or the content of an element that has words of prose: a capital letter and a space.
+_TEXT = re.compile(r"""(["'`>])(\s*[A-Z][^"'`<>{}]* [^"'`<>{}]*)""")
+
+
+def comments(source: str) -> Iterator[tuple[int, str]]:
+    """Yield the line and the text of each comment of TypeScript or CSS; adjacent line comments are one."""
+    for match in _COMMENT.finditer(source):
+        yield source.count("\n", 0, match.start()) + 1, _COMMENT_MARK.sub("", match.group())
+
+
+def page_texts(source: str) -> Iterator[tuple[int, str]]:
+    """Yield the line and the text of each sentence that TypeScript shows to people."""
+    code = _COMMENT.sub(lambda match: "\n" * match.group().count("\n"), source)
+    for match in _TEXT.finditer(code):
+        yield code.count("\n", 0, match.start(2)) + 1, match.group(2)
+
+
 def faults(source: str) -> list[tuple[int, str]]:
-    """Return the line and the forbidden words of each docstring that starts with or contains any."""
+    """Return the line and the forbidden words of each docstring of a Python module."""
+    return find_faults(docstrings(source))
+
+
+def page_faults(source: str) -> list[tuple[int, str]]:
+    """Return the line and the forbidden words of each comment and text of a module of the page."""
+    return find_faults([*comments(source), *page_texts(source)])
+
+
+def find_faults(texts: Iterable[tuple[int, str]]) -> list[tuple[int, str]]:
+    """Return the line and the forbidden words of each text that starts with or contains any."""
     found = []
-    for line, text in docstrings(source):
+    for line, text in texts:
         flat = " ".join(text.split())
         matches = [_BEGINNING.match(flat), *_PHRASE.finditer(flat)]
         found += [(line, match.group()) for match in matches if match]
