@@ -19,10 +19,10 @@ const byName = new Map(METRICS.map((metric) => [metric.name, metric]));
 const ruleTitles: Readonly<Record<string, string>> = data.rules;
 
 /** Return the catalogue entry of a metric; undefined for custom metrics. */
-export const metricOf = (name: string): Metric | undefined => byName.get(name);
+export const findMetric = (name: string): Metric | undefined => byName.get(name);
 
 /** Return the names of the metrics that a view shows, by group. */
-export const shownIn = (view: string): string[] => GROUPS.flatMap(({ id }) => METRICS.filter((metric) => metric.group === id && metric.views.includes(view)).map(({ name }) => name));
+export const metricsIn = (view: string): string[] => GROUPS.flatMap(({ id }) => METRICS.filter((metric) => metric.group === id && metric.views.includes(view)).map(({ name }) => name));
 
 /** Return the title of a metric. Custom metrics get one made from their name. */
 export function title(name: string): string {

@@ -7,13 +7,13 @@ import { JobList } from "./jobs/list";
 import { NodePage } from "./nodes/node";
 import { NodesPage } from "./nodes/page";
 import { FindingsPage } from "./findings/page";
-import { UsePage } from "./fleet/use";
+import { UsePage } from "./fleet/utilization";
 import { AdminPage } from "./admin/page";
-import { read as readSetting } from "./format";
+import { readSetting as readSetting } from "./format";
 import { Frame } from "./parts/frame";
-import { Notice, Problem } from "./parts/small";
+import { Notice, Problem } from "./parts/elements";
 import { onReturn } from "./api/connection";
-import { changed, go, href, place, usePlace } from "./router";
+import { mergeQuery, go, href, place, usePlace } from "./router";
 import { SignIn } from "./signin";
 
 type Who = Schemas["WhoAmI"];
@@ -26,39 +26,39 @@ function Page() {
   const opening = here.path[0] === "open";
   useEffect(() => {
     // A link opened in a tab that already shows the page changes only the hash.
-    if (opening) void enter(setWho, setReason, setAway);
+    if (opening) void startSession(setWho, setReason, setAway);
   }, [opening]);
   useEffect(() => {
-    if (!opening) void enter(setWho, setReason, setAway);
+    if (!opening) void startSession(setWho, setReason, setAway);
     return onSignedOut(() =>
       setWho((last) => {
-        setReason((before) => (last ? ended(last) : (before ?? "")));
+        setReason((before) => (last ? endReason(last) : (before ?? "")));
         return null;
       }),
     );
   }, []);
-  const again = () => void enter(setWho, setReason, setAway);
-  useEffect(() => (away && !who ? onReturn(again) : undefined), [away, who]);
+  const reload = () => void startSession(setWho, setReason, setAway);
+  useEffect(() => (away && !who ? onReturn(reload) : undefined), [away, who]);
   if (who) {
     return (
-      <Frame who={who} place={here} leave={() => void leave(() => setWho(null), () => setReason(""))}>
-        {view(here.path, here.query, who)}
+      <Frame who={who} place={here} leave={() => void endSession(() => setWho(null), () => setReason(""))}>
+        {renderView(here.path, here.query, who)}
       </Frame>
     );
   }
-  if (reason === null) return away && <main>{<Problem error={away} again={again} />}</main>;
+  if (reason === null) return away && <main>{<Problem error={away} reload={reload} />}</main>;
   return <SignIn key={reason} reason={reason} entered={setWho} />;
 }
 
-const ended = (who: Who): string =>
-  who.job ? "The link to this job is no longer valid: ask its sender for a new one." : "Your session has ended. Sign in again to continue here.";
+const endReason = (who: Who): string =>
+  who.job ? "The link to this job is no longer valid. Ask its sender for a new one." : "Your session has ended. Sign in again to continue here.";
 
-function view(path: string[], query: URLSearchParams, who: Who) {
+function renderView(path: string[], query: URLSearchParams, who: Who) {
   const [first, second] = path;
   if (first === "open") return null;
   if (who.job) {
     // A shared link gives access to one job, whatever the address says.
-    const own = changed(query, { project: who.project });
+    const own = mergeQuery(query, { project: who.project });
     return <JobPage key={who.job} id={who.job} query={own} guest />;
   }
   if (first === undefined || (first === "jobs" && second === undefined)) return <JobList query={query} />;
@@ -77,7 +77,7 @@ function view(path: string[], query: URLSearchParams, who: Who) {
 }
 
 /** Sign in with the code in the address, if any, then load the session. */
-async function enter(setWho: (who: Who) => void, setReason: (reason: string) => void, setAway: (error: Refusal | null) => void): Promise<void> {
+async function startSession(setWho: (who: Who) => void, setReason: (reason: string) => void, setAway: (error: Refusal | null) => void): Promise<void> {
   const here = place();
   let problem = "";
   if (here.path[0] === "open") {
@@ -103,7 +103,7 @@ async function enter(setWho: (who: Who) => void, setReason: (reason: string) => 
   }
 }
 
-async function leave(left: () => void, done: () => void): Promise<void> {
+async function endSession(left: () => void, done: () => void): Promise<void> {
   await send("DELETE", `${BASE}/session`).catch(() => null);
   done();
   left();

@@ -7,22 +7,22 @@ export interface Place {
 }
 
 /** Delay in milliseconds before the address bar is updated after a paint. */
-const DRAWN = 300;
+const PAINT_DELAY = 300;
 /** Address that is not yet in the address bar. */
 let next: string | null = null;
 let timer: ReturnType<typeof setTimeout> | undefined;
-addEventListener("hashchange", (event) => event.isTrusted && dropNext());
-addEventListener("pagehide", writeNext);
+addEventListener("hashchange", (event) => event.isTrusted && dropPending());
+addEventListener("pagehide", writePending);
 
 const current = (): string => next ?? location.hash;
 
 export function place(hash: string = current()): Place {
   const [path = "", query = ""] = hash.replace(/^#\/?/, "").split("?", 2);
   const parts = path.split("/").filter(Boolean);
-  return { path: parts.map(decoded), query: new URLSearchParams(query) };
+  return { path: parts.map(decode), query: new URLSearchParams(query) };
 }
 
-function decoded(part: string): string {
+function decode(part: string): string {
   try {
     return decodeURIComponent(part);
   } catch {
@@ -46,29 +46,29 @@ export function go(to: string, quiet = false): void {
   if (to === current()) return;
   if (quiet) {
     next = to;
-    writeNext();
+    writePending();
     window.dispatchEvent(new HashChangeEvent("hashchange"));
   } else {
-    writeNext();
+    writePending();
     location.hash = to;
   }
 }
 
 /** Replace the address after the paint: writing `location` first would delay what the viewer sees. */
-export function goOnceDrawn(to: string): void {
+export function goAfterPaint(to: string): void {
   if (to === current()) return;
   clearTimeout(timer);
   next = to;
-  timer = setTimeout(writeNext, DRAWN);
+  timer = setTimeout(writePending, PAINT_DELAY);
   window.dispatchEvent(new HashChangeEvent("hashchange"));
 }
 
-function writeNext(): void {
+function writePending(): void {
   if (next !== null) history.replaceState(null, "", next);
-  dropNext();
+  dropPending();
 }
 
-function dropNext(): void {
+function dropPending(): void {
   clearTimeout(timer);
   next = null;
 }
@@ -84,7 +84,7 @@ export function usePlace(): Place {
 }
 
 /** Return the query with changed parameters; an empty value removes one. */
-export function changed(query: URLSearchParams, values: Record<string, string | null>): URLSearchParams {
+export function mergeQuery(query: URLSearchParams, values: Record<string, string | null>): URLSearchParams {
   const next = new URLSearchParams(query);
   for (const [name, value] of Object.entries(values)) {
     if (value) next.set(name, value);

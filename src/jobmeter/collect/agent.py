@@ -177,7 +177,7 @@ class Agent:
 
 
 def _node_collectors(place: NodeIdentity, jobs: JobCollectors, finding: NodeSources) -> list[Planned]:
-    """Return the collectors of the node, those of plug-ins last."""
+    """Return the collectors of the node, plug-ins last."""
     own = create_host_collectors(place)
     if power := list(iterate_power_pollers(finding.redfish)):
         own.append(Planned(PowerCollector(place, power)))

@@ -72,7 +72,7 @@ class EndWatch:
         self._poll: select.epoll | None = None
 
     def watch(self, processes: Iterable[Process]) -> None:
-        """Watch exactly those of the processes that have own groups."""
+        """Watch exactly the processes that have groups of their own."""
         targets = {
             process.stat.key: process for process in processes if process.member.groups and not process.stat.ended
         }

@@ -14,8 +14,7 @@ from jobmeter.collect import files
 from jobmeter.collect.base import NodeIdentity, Owner, Samples
 from jobmeter.collect.cgroup.count import GroupCounters, GroupKey, group_key
 from jobmeter.collect.cgroup.job_group import JobGroupCounters, JobGroupReader
-from jobmeter.collect.cgroup.paths import CgroupPlace as GroupPlace
-from jobmeter.collect.cgroup.paths import InsideTime, find_places
+from jobmeter.collect.cgroup.paths import CgroupPlace, InsideTime, find_places
 from jobmeter.collect.cgroup.quota import QuotasAbove
 from jobmeter.collect.cgroup.reader import GroupReader
 from jobmeter.collect.cgroup.usage import CgroupUsage, merge_readings
@@ -28,14 +27,20 @@ from jobmeter.collect.process.count import Departed, Ended, ProcessCounters
 from jobmeter.collect.process.stat import Key
 from jobmeter.collect.process_events.counts import ProcessCounts, make_counts_file
 from jobmeter.collect.replica import ReplicaMemory, ReplicaProcesses
-from jobmeter.collect.starts import COUNTERS, GIVEN, SHORTEST_MS, Starts
+from jobmeter.collect.starts import SHORTEST_MS, Starts
 from jobmeter.collect.state_file import CounterFile
+from jobmeter.model.catalog import CATALOG, Kind
 from jobmeter.model.sample import Sample
 
 _FORGET_AFTER_MS = 600_000
 """Time in milliseconds for which the sums of a replica without processes stay, because a job may pause."""
 
 _KINDS = ("memory.anonymous", "memory.file", "memory.shared", "memory.kernel")
+_GIVEN = (
+    *("cpu.periods", "cpu.throttled.periods", "memory.limit.slowed", "memory.limit.reached"),
+    *("disk.read.operations", "disk.write.operations", "io.read", "io.write"),
+)
+"""Counters that are given as a group or the processes count them."""
 
 _Values = dict[str, float | None]
 
@@ -45,22 +50,12 @@ class JobsCollector:
 
     name = "jobs"
     metrics = (
-        "cpu.time",
-        "cpu.limit",
-        "cpu.throttled.time",
-        "memory.usage",
-        "memory.peak",
-        "memory.limit",
-        "memory.oom.kills",
-        "network.receive",
-        "network.transmit",
-        "disk.read",
-        "disk.write",
+        *("cpu.time", "cpu.limit", "cpu.throttled.time", "memory.usage", "memory.peak", "memory.limit"),
+        *("memory.oom.kills", "network.receive", "network.transmit", "disk.read", "disk.write"),
         *(f"pressure.{resource}{line}" for resource in RESOURCES for line in ("", ".full")),
-        *GIVEN,
+        *_GIVEN,
         *_KINDS,
-        "process.count",
-        "thread.count",
+        *("process.count", "thread.count"),
     )
 
     def __init__(
@@ -248,7 +243,7 @@ class JobsCollector:
         processes: Iterable[Process],
         ended: Iterable[Ended | Departed],
         finals: Mapping[Owner, Mapping[GroupKey, CgroupUsage]],
-        away: Mapping[Key, GroupPlace],
+        away: Mapping[Key, CgroupPlace],
     ) -> dict[Owner, ReplicaProcesses]:
         replicas: defaultdict[Owner, ReplicaProcesses] = defaultdict(ReplicaProcesses)
         keys: defaultdict[Owner, set[GroupKey]] = defaultdict(set)
@@ -256,7 +251,7 @@ class JobsCollector:
             owner = process.member.owner
             if not process.stat.ended:
                 replicas[owner].living.append(process)
-            if away.get(process.stat.key) is GroupPlace.OUTSIDE:
+            if away.get(process.stat.key) is CgroupPlace.OUTSIDE:
                 replicas[owner].outside.append(process)
             if process.member.groups:
                 keys[owner].add(group_key(process.member.groups))
@@ -282,7 +277,7 @@ class JobsCollector:
             },
             "cpu.throttled.time": group.get("throttled"),
             "memory.oom.kills": group.get("oom"),
-            **{metric: process.get(metric, group.get(metric)) for metric in GIVEN},
+            **{metric: process.get(metric, group.get(metric)) for metric in _GIVEN},
         }
 
     def _sum_cpu(self, owner: Owner, process: dict[str, float], group: dict[str, float]) -> float | None:
@@ -333,6 +328,14 @@ class JobsCollector:
         for owner in old:
             del self._last_seen_ms[owner]
             self.memory.forget(owner)
+
+
+COUNTERS = frozenset(
+    metric
+    for metric in JobsCollector.metrics
+    if CATALOG[metric].kind is Kind.COUNTER and not metric.startswith("network.")
+)
+"""Counters of a replica's control groups or processes. A network namespace may be older than its replica."""
 
 
 def _pressure(groups: Mapping[GroupKey, CgroupUsage]) -> _Values:

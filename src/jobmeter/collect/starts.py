@@ -8,34 +8,7 @@ import os
 from collections.abc import Callable, Mapping
 
 from jobmeter.collect.clock import read_elapsed_ns
-from jobmeter.collect.host.pressure import RESOURCES
 
-GIVEN = (
-    "cpu.periods",
-    "cpu.throttled.periods",
-    "memory.limit.slowed",
-    "memory.limit.reached",
-    "disk.read.operations",
-    "disk.write.operations",
-    "io.read",
-    "io.write",
-)
-"""Counters that are given as a group or the processes count them."""
-COUNTERS = frozenset(
-    {
-        "cpu.time",
-        "cpu.throttled.time",
-        "memory.oom.kills",
-        "disk.read",
-        "disk.write",
-        *GIVEN,
-        *(f"pressure.{resource}{line}" for resource in RESOURCES for line in ("", ".full")),
-    }
-)
-"""Counters of a replica's own control group or its processes.
-
-Network traffic is excluded: a network namespace is often older than the replica that uses it, such as a pod's.
-"""
 SHORTEST_MS = 250
 """Least time in milliseconds between the zero and a reading, for a meaningful rate. An earlier reading is left out."""
 _SCANS = 2

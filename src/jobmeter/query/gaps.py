@@ -142,7 +142,7 @@ def _pauses(presence: Presence) -> tuple[Int64s, Int64s, Int64s, Bools]:
 
 
 def _find_usual_pause(length: Float64s, sure: Bools) -> Float64s:
-    """For each pause the median of the reliable pauses around it; of two middle ones the lower."""
+    """Return for each pause the median of the reliable pauses around it; of two middle ones the lower."""
     measured = length[sure]
     if len(measured) <= _AROUND:
         return np.full(len(length), np.sort(measured)[(len(measured) - 1) // 2])

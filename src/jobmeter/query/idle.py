@@ -207,7 +207,7 @@ def _cut_steps(steps: Steps, span: TimeRange) -> Steps:
 
 
 def _find_allocated(view: JobView, span: TimeRange) -> Mapping[Device, Periods]:
-    """Allocated periods of each device; time shared by several replicas counts once."""
+    """Return the allocated periods of each device; time shared by several replicas counts once."""
     found: dict[Device, list[tuple[int, int]]] = {}
     for one in view.allocations:
         start, end = max(one.start, span.start_ms), span.end_ms if one.end is None else min(one.end, span.end_ms)

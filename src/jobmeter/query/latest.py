@@ -110,7 +110,7 @@ def compute_values(
 
 
 def _times(frame: BucketedSeries, metric: Metric, line: Int64s, lines: int) -> Int64s:
-    """For each line the time of the newest sample behind the metric."""
+    """Return for each line the time of the newest sample behind the metric."""
     times = np.zeros(lines, np.int64)
     for name in list_sources([metric]):
         rows = frame.select_rows(name)

@@ -57,7 +57,7 @@ def build_buckets(columns: SampleColumns, step_ms: int, counters: Bools, referen
 def _growth(
     columns: SampleColumns, starts: Positions, ends: Positions, counters: Bools, references: References
 ) -> tuple[Float64s, Int64s]:
-    """Per bucket the increase since the sample before it, and the time since then; 0 for gauges."""
+    """Return for each bucket the increase since the sample before it, and the time since then; 0 for gauges."""
     if not counters.any():
         return np.zeros(len(starts)), np.zeros(len(starts), np.int64)
     index, time, value = columns.index, columns.time, columns.value
@@ -78,7 +78,7 @@ def _growth(
 
 
 def compute_growth(before: Float64s, after: Float64s) -> Float64s:
-    """Growth of a counter between two readings; after a reset it counts from zero."""
+    """Return the growth of a counter between two readings; after a reset it counts from zero."""
     return np.where(after >= before, after - before, after)
 
 
@@ -124,7 +124,7 @@ def _interleave(parts: Sequence[BucketColumns]) -> BucketColumns:
 
 
 def merge_order(owners: Sequence[Uint32s | Int64s]) -> tuple[Positions, list[Positions]]:
-    """Positions that interleave several parts by owner, and within an owner in the order of the parts.
+    """Return the positions that interleave several parts by owner, and within an owner in the order of the parts.
 
     Each part is sorted by owner and not empty. Returns the number of rows per owner, then the positions of each part's
     rows.
@@ -205,7 +205,7 @@ def _merge_all(
 
 
 def is_sorted(*keys: NDArray[np.int64] | NDArray[np.uint32]) -> bool:
-    """True if rows are sorted by the first key, then the second, and so on."""
+    """Return True if rows are sorted by the first key, then the second, and so on."""
     undecided = np.ones(max(len(keys[0]) - 1, 0), np.bool_)
     for key in keys:
         if np.any(undecided & (key[1:] < key[:-1])):

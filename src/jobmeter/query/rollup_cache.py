@@ -125,7 +125,7 @@ class RollupCache:
 
 
 def widen_span(keys: SeriesKeys, span: TimeRange) -> TimeRange:
-    """Span to read when a range cuts a closed hour, because its start moves with every query."""
+    """Return the span to read if a range cuts a closed hour, because its start moves with every query."""
     length = HOUR if len(keys) <= _FEW else 5 * MINUTE
     start = floor_to(span.start_ms, length)
     return TimeRange(start, start + length)

@@ -40,7 +40,7 @@ class Stretch(msgspec.Struct, frozen=True):
 
 
 def find_usual_interval(time: Int64s) -> int:
-    """Median distance of ascending times in ms; 0 for fewer than two."""
+    """Return the median distance of ascending times in ms; 0 for fewer than two."""
     distance = time[1:] - time[:-1]
     if not len(distance):
         return 0

@@ -238,7 +238,7 @@ def _pairs(
 
 
 def _meet(one: ResultTable, other: ResultTable) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Positions of rows with equal (owner, time) in both tables."""
+    """Return the positions of rows with equal (owner, time) in both tables."""
     if not len(one) or not len(other):
         return np.empty(0, np.intp), np.empty(0, np.intp)
     mine, theirs = _numbers(one.owner, one.time, other.owner, other.time)

@@ -24,7 +24,7 @@ export function Confirm({ text, name, sure, act }: { text: string; name: string;
         {sure}
       </button>
       <button type="button" onClick={() => setConfirming(false)}>
-        No
+        Cancel
       </button>
     </span>
   );

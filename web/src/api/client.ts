@@ -1,5 +1,5 @@
 // Calls of Jobmeter's own API, typed from its OpenAPI document. An error response becomes a Refusal with the server's message.
-import { answered, goesOn, heard, isAway, probe, standsStill, unanswered } from "./connection";
+import { reportResponse, reportResume, reportMessage, isGatewayError, probe, reportStall, reportFailure } from "./connection";
 import type { components, paths } from "./schema";
 
 export type Schemas = components["schemas"];
@@ -86,20 +86,20 @@ export async function send<T>(method: "POST" | "PUT" | "DELETE", url: string, bo
   return call<T>(url, { method, headers, body: JSON.stringify(body) });
 }
 
-const begun = new Map<string, Promise<Response | null>>();
+const prefetched = new Map<string, Promise<Response | null>>();
 
 /** Send a GET request before its reader is loaded. The first `call` of the URL takes the response. */
-export function begin(url: string): void {
-  begun.set(
+export function prefetch(url: string): void {
+  prefetched.set(
     url,
     fetch(url, { credentials: "same-origin" }).catch(() => null),
   );
 }
 
-/** Return the prefetched response of the URL; null if there is none or it failed. */
-async function taken(url: string, options: RequestInit): Promise<Response | null> {
-  const early = options.method ? undefined : begun.get(url);
-  begun.delete(url);
+/** Return the prefetched response of the URL; null without one, or if it failed. */
+async function takePrefetched(url: string, options: RequestInit): Promise<Response | null> {
+  const early = options.method ? undefined : prefetched.get(url);
+  prefetched.delete(url);
   const response = early ? await early : null;
   options.signal?.throwIfAborted();
   return response?.ok ? response : null;
@@ -108,17 +108,17 @@ async function taken(url: string, options: RequestInit): Promise<Response | null
 export async function call<T>(url: string, options: RequestInit, turn?: Turn): Promise<T> {
   let response: Response;
   try {
-    response = (await taken(url, options)) ?? (await fetch(url, { credentials: "same-origin", ...options }));
+    response = (await takePrefetched(url, options)) ?? (await fetch(url, { credentials: "same-origin", ...options }));
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
-    unanswered();
+    reportFailure();
     throw new Refusal(0, "unreachable", "The server does not answer");
   }
-  if (isAway(response.status)) {
-    unanswered();
+  if (isGatewayError(response.status)) {
+    reportFailure();
     throw new Refusal(0, "unreachable", `The server does not answer (${response.status})`);
   }
-  answered();
+  reportResponse();
   if (response.ok) return turn ? await decode<T>(await response.text(), turn) : ((await response.json()) as T);
   const body: unknown = await response.json().catch(() => null);
   const problem = (body as Schemas["ProblemBody"] | null)?.error;
@@ -162,16 +162,16 @@ export function follow<T>(url: string, take: (update: T) => void, changed: (stat
     source = new EventSource(url);
     source.onopen = () => {
       pause = FIRST_PAUSE;
-      goesOn(stream);
+      reportResume(stream);
       changed("live");
     };
     source.onmessage = (event: MessageEvent<string>) => {
-      heard();
+      reportMessage();
       if (turn) void takeInTurn(event.data, turn);
       else take(JSON.parse(event.data) as T);
     };
     source.onerror = () => {
-      standsStill(stream);
+      reportStall(stream);
       changed("lost");
       if (source?.readyState === EventSource.CLOSED) later();
       else void probe();
@@ -195,7 +195,7 @@ export function follow<T>(url: string, take: (update: T) => void, changed: (stat
   };
   const close = () => {
     clearTimeout(timer);
-    goesOn(stream);
+    reportResume(stream);
     source?.close();
     source = null;
   };

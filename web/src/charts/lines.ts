@@ -1,22 +1,22 @@
 // Series of a response: names, alignment to a grid, medians.
 import type { Line } from "../api/client";
-import { natural } from "../format";
+import { compareNatural } from "../format";
 
-export const memberOf = (line: Line): string => [line.replica || line.node, line.device].filter(Boolean).join(" · ");
+export const labelOf = (line: Line): string => [line.replica || line.node, line.device].filter(Boolean).join(" · ");
 const keyOf = (line: Line): string => [line.metric, line.replica, line.node, line.device].join("\u0000");
 
 /** Return the short name of each series, without what all have in common. */
-export function names(lines: readonly Line[]): string[] {
+export function shortNames(lines: readonly Line[]): string[] {
   const several = (field: "replica" | "node" | "device") => new Set(lines.map((line) => line[field])).size > 1;
   const fields = (["replica", "node", "device"] as const).filter(several);
   const shown = fields.includes("replica") ? fields.filter((field) => field !== "node") : fields;
-  return lines.map((line) => shown.map((field) => line[field]).filter(Boolean).join(" · ") || memberOf(line) || "job");
+  return lines.map((line) => shown.map((field) => line[field]).filter(Boolean).join(" · ") || labelOf(line) || "job");
 }
 
 /** Sort by rank, then by name. */
-export function ordered(lines: readonly Line[]): Line[] {
+export function sortLines(lines: readonly Line[]): Line[] {
   return [...lines].sort(
-    (a, b) => (a.rank ?? 1e9) - (b.rank ?? 1e9) || natural(a.replica, b.replica) || natural(a.node, b.node) || natural(a.device, b.device),
+    (a, b) => (a.rank ?? 1e9) - (b.rank ?? 1e9) || compareNatural(a.replica, b.replica) || compareNatural(a.node, b.node) || compareNatural(a.device, b.device),
   );
 }
 
@@ -30,7 +30,7 @@ export interface Grid {
 }
 
 /** Return the distance of values: a multiple of `step` if samples are rarer than buckets. */
-function spacing(lines: readonly Line[], step: number): number {
+function findSpacing(lines: readonly Line[], step: number): number {
   const gaps: number[] = [];
   for (const { time } of lines.slice(0, 8)) {
     for (let at = Math.max(1, time.length - 200); at < time.length; at += 1) gaps.push(time[at]! - time[at - 1]!);
@@ -39,17 +39,17 @@ function spacing(lines: readonly Line[], step: number): number {
 }
 
 /** Return true if the gap after a sample is its sampling interval: a neighbouring gap is as long, within one bucket. */
-function isInterval(time: readonly number[], at: number, step: number): boolean {
+function isSamplingInterval(time: readonly number[], at: number, step: number): boolean {
   const gap = (from: number) => (time[from + 1] ?? Number.NaN) - (time[from] ?? Number.NaN);
   return gap(at) <= gap(at - 1) + step || gap(at) <= gap(at + 1) + step;
 }
 
 /**
  * Align series to the buckets of a range. Between rarer samples a value holds until the next one. Counts do not hold:
- * those of one bucket are added.
+ * several counts in one bucket are added.
  */
-export function grid(lines: readonly Line[], start: number, end: number, asked: number, holds = true): Grid {
-  const step = spacing(lines, asked);
+export function alignLines(lines: readonly Line[], start: number, end: number, asked: number, holds = true): Grid {
+  const step = findSpacing(lines, asked);
   const first = Math.floor(start / step) * step;
   const count = Math.max(1, Math.ceil((end - first) / step));
   const times = Array.from({ length: count }, (_, at) => first + at * step);
@@ -60,7 +60,7 @@ export function grid(lines: readonly Line[], start: number, end: number, asked: 
       const bucket = Math.floor((time[at]! - first) / step);
       const before = holds ? Number.NaN : (row[bucket] ?? Number.NaN);
       if (bucket >= 0 && bucket < count) row[bucket] = value[at]! + (Number.isNaN(before) ? 0 : before);
-      if (!holds || !isInterval(time, at, step)) continue;
+      if (!holds || !isSamplingInterval(time, at, step)) continue;
       const until = Math.min(Math.floor((time[at + 1]! - first) / step), count);
       if (until > bucket + 1) row.fill(value[at]!, Math.max(bucket + 1, 0), until);
     }
@@ -79,7 +79,7 @@ export const isRare = (lines: readonly Line[]): boolean => RARE.test(lines[0]?.u
 const AROUND = 3;
 
 /** Return the interval before a sample. Buckets shift samples, so similar gaps around it are averaged. */
-function sinceBefore(time: readonly number[], at: number, step: number): number {
+function intervalBefore(time: readonly number[], at: number, step: number): number {
   const gap = (place: number) => time[place]! - time[place - 1]!;
   const own = at ? gap(at) : step;
   let [sum, count] = [0, 0];
@@ -92,9 +92,9 @@ function sinceBefore(time: readonly number[], at: number, step: number): number 
 }
 
 /** Convert rates to the number of events since the previous sample. */
-export function countsOf(lines: readonly Line[], step: number): Line[] {
+export function toCounts(lines: readonly Line[], step: number): Line[] {
   return lines.map((line) => {
-    const value = line.value.map((rate, at) => (rate ? Math.round((rate * sinceBefore(line.time, at, step)) / 1000) : rate));
+    const value = line.value.map((rate, at) => (rate ? Math.round((rate * intervalBefore(line.time, at, step)) / 1000) : rate));
     return { ...line, unit: line.unit.replace("/s", ""), value };
   });
 }
@@ -106,11 +106,11 @@ export const valueAt = (row: Row | undefined, at: number): number | null => {
 };
 
 /** Convert NaN to null, as uPlot expects. */
-export const withNulls = (row: Row): (number | null)[] => Array.from(row, (value) => (Number.isNaN(value) ? null : value));
+export const toNullable = (row: Row): (number | null)[] => Array.from(row, (value) => (Number.isNaN(value) ? null : value));
 
 /** Return the median of the measured values; null without any. */
 export function median(values: ArrayLike<number>): number | null {
-  const middle = middleOf(measured(values, new Float64Array(values.length)));
+  const middle = medianInPlace(copyMeasured(values, new Float64Array(values.length)));
   return Number.isNaN(middle) ? null : middle;
 }
 
@@ -124,7 +124,7 @@ export function medians(rows: readonly Row[]): Row {
       const value = rows[place]![at]!;
       if (value === value) column[count++] = value;
     }
-    found[at] = middleOf(column.subarray(0, count));
+    found[at] = medianInPlace(column.subarray(0, count));
   }
   return found;
 }
@@ -142,7 +142,7 @@ export function meanOf(row: ArrayLike<number>, first = 0, end = row.length): num
 }
 
 /** Copy the values that are not NaN into `to`. */
-function measured(values: ArrayLike<number>, to: Float64Array): Float64Array {
+function copyMeasured(values: ArrayLike<number>, to: Float64Array): Float64Array {
   let count = 0;
   for (let at = 0; at < values.length; at += 1) {
     const value = values[at]!;
@@ -152,7 +152,7 @@ function measured(values: ArrayLike<number>, to: Float64Array): Float64Array {
 }
 
 /** Return the median, reordering the numbers in place; NaN without any. */
-function middleOf(known: Float64Array): number {
+function medianInPlace(known: Float64Array): number {
   if (!known.length) return Number.NaN;
   const middle = known.length >> 1;
   const upper = select(known, middle);
@@ -186,7 +186,7 @@ function select(known: Float64Array, place: number): number {
 }
 
 /** Merge the series of each replica: the mean of its devices in each bucket. */
-export function byReplica(lines: readonly Line[]): Line[] {
+export function mergeDevices(lines: readonly Line[]): Line[] {
   const found = new Map<string, Line[]>();
   for (const line of lines) {
     const key = line.replica || line.node;
@@ -212,7 +212,7 @@ export function byReplica(lines: readonly Line[]): Line[] {
 }
 
 /** Return the first index whose time is at or after `wanted`. */
-export function place(time: readonly number[], wanted: number): number {
+export function indexAtTime(time: readonly number[], wanted: number): number {
   let [low, high] = [0, time.length];
   while (low < high) {
     const middle = (low + high) >> 1;
@@ -222,17 +222,17 @@ export function place(time: readonly number[], wanted: number): number {
   return low;
 }
 
-/** Replace the points from `start` on by those of an update. */
-export function merged(lines: readonly Line[], update: readonly Line[], start: number, oldest: number): Line[] {
+/** Replace the points from `start` on by the points of an update. */
+export function mergeUpdate(lines: readonly Line[], update: readonly Line[], start: number, oldest: number): Line[] {
   const news = new Map(update.map((line) => [keyOf(line), line]));
   const grown = lines.map((line) => {
     const key = keyOf(line);
     const fresh = news.get(key);
     news.delete(key);
     if (!fresh) return line;
-    const [from, to] = [place(line.time, oldest), place(line.time, start)];
+    const [from, to] = [indexAtTime(line.time, oldest), indexAtTime(line.time, start)];
     const [time, value] = [line.time.slice(from, to).concat(fresh.time), line.value.slice(from, to).concat(fresh.value)];
     return { ...line, rank: fresh.rank ?? line.rank, time, value };
   });
-  return news.size ? ordered([...grown, ...news.values()]) : grown;
+  return news.size ? sortLines([...grown, ...news.values()]) : grown;
 }

@@ -1,7 +1,7 @@
 // Requests of the comparison: the metrics of the jobs, then their series.
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { type Line, type Point, type Schemas, Refusal, address, read } from "../api/client";
-import { groups } from "../charts/groups";
+import { groupMetrics } from "../charts/groups";
 import { median } from "../charts/lines";
 import { stepText } from "../charts/steps";
 import { useRead } from "../parts/hooks";
@@ -22,7 +22,7 @@ export function useMetrics(jobs: readonly string[], project: string | null): { n
     const ask = (job: string) => read<Schemas["MetricNames"]>(address("/api/jobmeter/v1/jobs/{job}/metrics/names", { job }, { project }), gone.signal);
     Promise.all(jobs.map(ask)).then(
       (catalog) => {
-        const names = groups([...new Set(catalog.flatMap((one) => one.metrics))]).flatMap((group) => group.main);
+        const names = groupMetrics([...new Set(catalog.flatMap((one) => one.metrics))]).flatMap((group) => group.main);
         setState({ names: names.slice(0, MOST_METRICS), error: null });
       },
       (error: unknown) => error instanceof Refusal && setState({ names: null, error }),
@@ -39,7 +39,7 @@ export function useComparison(jobs: readonly string[], project: string | null, m
   const running = response.data?.jobs.some(({ job }) => job.state === "Running") ?? false;
   useEffect(() => {
     if (!running) return;
-    const timer = setInterval(() => document.hidden || response.again(), AGAIN_MS);
+    const timer = setInterval(() => document.hidden || response.reload(), AGAIN_MS);
     return () => clearInterval(timer);
   }, [running]);
   return response;
@@ -49,7 +49,7 @@ export function useComparison(jobs: readonly string[], project: string | null, m
 const GAP = 2.5;
 
 /** Fill in values up to a series' next sample, because one job may be sampled more rarely than another. */
-function filled(points: readonly Point[], step: number): Pick<Line, "time" | "value"> {
+function fillGaps(points: readonly Point[], step: number): Pick<Line, "time" | "value"> {
   const gaps = points.slice(1).map(([time], at) => time - points[at]![0]);
   const most = GAP * (median(gaps) ?? step);
   const all = points.flatMap(([time, value], at) => {
@@ -61,7 +61,7 @@ function filled(points: readonly Point[], step: number): Pick<Line, "time" | "va
 }
 
 /** Return the label of each job: its name if unique, else its id. */
-export function labels(jobs: readonly Compared[]): string[] {
+export function jobLabels(jobs: readonly Compared[]): string[] {
   const names = jobs.map(({ job }) => job.name || job.id);
   return jobs.map(({ job }, at) => (names.filter((name) => name === names[at]).length > 1 ? job.id : names[at]!));
 }
@@ -71,12 +71,12 @@ export function useLines(comparison: Comparison | null): Map<string, Line[]> {
   return useMemo(() => {
     const found = new Map<string, Line[]>();
     if (!comparison) return found;
-    const called = labels(comparison.jobs);
+    const called = jobLabels(comparison.jobs);
     for (const metric of new Set(comparison.lines.map((line) => line.metric))) {
       const mine = comparison.lines.filter((line) => line.metric === metric);
       const lines = comparison.jobs.map(({ job }, rank): Line => {
         const line = mine.find((one) => one.job === job.id && one.project === job.project);
-        return { metric, unit: mine[0]!.unit, replica: called[rank]!, node: "", device: "", rank, ...filled(line?.points ?? [], comparison.step) };
+        return { metric, unit: mine[0]!.unit, replica: called[rank]!, node: "", device: "", rank, ...fillGaps(line?.points ?? [], comparison.step) };
       });
       found.set(metric, lines);
     }

@@ -1,7 +1,7 @@
 // Order of a job's alerts, and the command that silences them.
 import type { Schemas } from "../api/client";
 import type { Mark } from "../charts/axis";
-import { quoted } from "../format";
+import { quoteForShell } from "../format";
 
 export type Alert = Schemas["JobAlert"];
 
@@ -13,7 +13,7 @@ const SAFE = /^[\w.:@=-]+$/;
 export const levelOf = (severity: string): Mark["level"] => (CRITICAL.has(severity) ? "critical" : severity === "warning" ? "warning" : "info");
 
 /** Group alerts by rule and state: firing before pending, then by severity. */
-export function grouped(alerts: readonly Alert[]): [Alert, ...Alert[]][] {
+export function groupAlerts(alerts: readonly Alert[]): [Alert, ...Alert[]][] {
   const groups = new Map<string, [Alert, ...Alert[]]>();
   for (const one of alerts) {
     const key = JSON.stringify([one.state, one.name, one.severity]);
@@ -27,6 +27,6 @@ export function grouped(alerts: readonly Alert[]): [Alert, ...Alert[]][] {
 
 /** Return the command that silences a rule's alerts about a job for two hours. */
 export function silenceCommand(name: string, job: string): string {
-  const matchers = [`alertname=${name}`, `job_id=${job}`].map((text) => (SAFE.test(text) ? text : quoted(text)));
+  const matchers = [`alertname=${name}`, `job_id=${job}`].map((text) => (SAFE.test(text) ? text : quoteForShell(text)));
   return `jobmeter silence add ${matchers.join(" ")} --for 2h --comment REASON`;
 }

@@ -1,4 +1,4 @@
-// Limits shown in charts: those of the job's record, else the measured ones.
+// Limits shown in charts, from the job's record, else measured.
 import { useMemo } from "preact/hooks";
 import { type Job, type MetricLines, address, linesOf } from "../api/client";
 import type { Range } from "../charts/axis";

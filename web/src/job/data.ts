@@ -3,9 +3,9 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { type Job, type Line, type LiveJob, type LiveState, type MetricLines, Refusal, address, follow, linesByMetric, read } from "../api/client";
 import type { Range } from "../charts/axis";
 import type { Group } from "../charts/groups";
-import { merged, ordered } from "../charts/lines";
+import { mergeUpdate, sortLines } from "../charts/lines";
 import { step, stepText } from "../charts/steps";
-import { myTurn } from "../charts/turns";
+import { nextTurn } from "../charts/scheduler";
 import { useRead } from "../parts/hooks";
 
 const BUCKETS = 300;
@@ -20,7 +20,7 @@ export type By = "device" | "replica";
 export const byOf = (devices: number): By => (devices > MOST_DEVICES ? "replica" : "device");
 
 /** Return the time range of a job. That of a running job ends now. */
-export function life(job: Job): Range {
+export function rangeOf(job: Job): Range {
   const now = Date.now();
   const end = job.state === "Running" || job.state === "Queued" ? now : (job.end ?? job.last_sample ?? now);
   const start = Math.min(job.start ?? job.first_sample ?? job.created ?? end, end - 1000);
@@ -30,7 +30,7 @@ export function life(job: Job): Range {
 const AGAIN = 5 * 60_000;
 
 /** Read a response about the whole job: once the first charts are loaded, then every `pause` milliseconds while the job runs. */
-export function useOfLife<T>(url: string, due: boolean, running: boolean, pause = AGAIN): T | null {
+export function useWholeJob<T>(url: string, due: boolean, running: boolean, pause = AGAIN): T | null {
   // Zooming loads charts again, but a response about the whole job stays valid.
   const [ready, setReady] = useState(due);
   if (due && !ready) setReady(true);
@@ -39,10 +39,10 @@ export function useOfLife<T>(url: string, due: boolean, running: boolean, pause 
   useEffect(() => {
     if (!ready || refused) return;
     if (!running) {
-      if (response.data) response.again();
+      if (response.data) response.reload();
       return;
     }
-    const timer = setInterval(() => document.hidden || response.again(), pause);
+    const timer = setInterval(() => document.hidden || response.reload(), pause);
     return () => clearInterval(timer);
   }, [ready, running, refused]);
   // A stale response must not pass for a new one.
@@ -50,14 +50,14 @@ export function useOfLife<T>(url: string, due: boolean, running: boolean, pause 
 }
 
 /** Values per request. Larger responses would delay the pointer while they are parsed. */
-const PORTION = 40_000;
+const VALUES_PER_REQUEST = 40_000;
 
 /** Milliseconds within which responses are rendered together. The first response of an empty page is rendered at once. */
 const TOGETHER = 300;
 
 /** Split the metrics into requests: the first chart alone, then group by group, smaller for many replicas. */
-function portions(groups: readonly Group[], members: number, buckets: number): string[][] {
-  const most = Math.min(Math.max(Math.floor(PORTION / (Math.max(members, 1) * buckets)), 1), 90);
+function splitRequests(groups: readonly Group[], members: number, buckets: number): string[][] {
+  const most = Math.min(Math.max(Math.floor(VALUES_PER_REQUEST / (Math.max(members, 1) * buckets)), 1), 90);
   const [first, ...others] = groups;
   const [chart, ...rest] = first?.main ?? [];
   const all = [...(chart ? [[chart]] : []), rest, ...others.map((group) => group.main)];
@@ -78,7 +78,7 @@ export function useMeasured(job: { id: string; project: string }, groups: readon
 } {
   const buckets = members > MANY ? FEWER_BUCKETS : BUCKETS;
   const span = step(range.start, range.end, buckets);
-  const wanted = portions(groups, members, buckets);
+  const wanted = splitRequests(groups, members, buckets);
   const [state, setState] = useState<Measured>({ lines: new Map(), range, step: span, error: null, busy: true });
   const names = wanted.join(";");
   const mine = useRef(0);
@@ -91,15 +91,15 @@ export function useMeasured(job: { id: string; project: string }, groups: readon
     let fresh = new Map<string, readonly Line[]>();
     setState((last) => ({ ...last, busy: true, error: null }));
     const take = (answer: MetricLines) => {
-      fresh = new Map([...fresh, ...[...linesByMetric(answer)].map(([name, lines]) => [name, ordered(lines)] as const)]);
+      fresh = new Map([...fresh, ...[...linesByMetric(answer)].map(([name, lines]) => [name, sortLines(lines)] as const)]);
     };
     // Requests run one after the other, so that the first charts arrive first.
     void (async () => {
       for (const metrics of wanted) {
         const query = { metric: metrics, by, start: Math.floor(range.start), end: Math.ceil(range.end), step: stepText(span), format: "columns", project: job.project };
         try {
-          const answer = await read<MetricLines>(address("/api/jobmeter/v1/jobs/{job}/metrics", { job: job.id }, query), gone.signal, myTurn);
-          await myTurn();
+          const answer = await read<MetricLines>(address("/api/jobmeter/v1/jobs/{job}/metrics", { job: job.id }, query), gone.signal, nextTurn);
+          await nextTurn();
           if (gone.signal.aborted) return;
           take(answer);
         } catch (error) {
@@ -126,7 +126,7 @@ export function useMeasured(job: { id: string; project: string }, groups: readon
     setState((last) => {
       if (last.step !== update.step || update.by !== by) return last;
       const lines = new Map(last.lines);
-      for (const [name, fresh] of linesByMetric(update)) lines.set(name, merged(lines.get(name) ?? [], fresh, update.start, oldest));
+      for (const [name, fresh] of linesByMetric(update)) lines.set(name, mergeUpdate(lines.get(name) ?? [], fresh, update.start, oldest));
       return { ...last, lines };
     });
   };
@@ -150,7 +150,7 @@ export function useLive(
     if (!on || by === null || !metrics.length) return;
     const query = { metric: metrics.slice(0, 90), by, step: stepText(followed), format: "columns", project: job.project };
     const url = address("/api/jobmeter/v1/jobs/{job}/live", { job: job.id }, query);
-    return follow<LiveJob>(url, (update) => latest.current(update), setState, myTurn);
+    return follow<LiveJob>(url, (update) => latest.current(update), setState, nextTurn);
   }, [job.id, job.project, metrics.join(), by, followed, on]);
   return on ? state : null;
 }

@@ -16,7 +16,7 @@ const MOST_FLAGS = 3;
 export function replicasOf(found: readonly Finding[]): ReadonlyMap<string, string> {
   const named = new Map<string, string>();
   for (const one of found) {
-    for (const name of one.replicas) if (!named.has(name)) named.set(name, about(one, name));
+    for (const name of one.replicas) if (!named.has(name)) named.set(name, withoutReplica(one, name));
   }
   return named;
 }
@@ -29,13 +29,13 @@ export function flagsOf(found: readonly Finding[], replicas: number): Flag[] {
   for (const one of found) {
     if (one.severity === "info" || one.role === "cascade" || 2 * byRule.get(one.rule)!.size > replicas) continue;
     const device = one.subject.kind === "device" ? (one.subject.name.split("/").pop() ?? "") : "";
-    for (const member of one.replicas) if (!flags.has(member)) flags.set(member, { member, device, text: about(one, member) });
+    for (const member of one.replicas) if (!flags.has(member)) flags.set(member, { member, device, text: withoutReplica(one, member) });
   }
   return [...flags.values()].slice(0, Math.min(MOST_FLAGS, Math.ceil(replicas / 2)));
 }
 
 /** Return a sentence without the leading replica: "worker-5 (node-1, gpu0) computes at 40 %" becomes "computes at 40 %". */
-function about(one: Finding, name: string): string {
+function withoutReplica(one: Finding, name: string): string {
   const rest = one.sentence.startsWith(`${name} (`) ? one.sentence.slice(one.sentence.indexOf(")") + 1) : "";
   return rest.replace(/^:?\s+/, "") || ruleTitle(one.rule);
 }
@@ -55,7 +55,7 @@ export function namesOf(found: readonly Finding[]): ReadonlyMap<Finding, string>
   );
 }
 
-export function grouped(found: readonly Finding[]): FindingGroup[] {
+export function groupFindings(found: readonly Finding[]): FindingGroup[] {
   const groups: FindingGroup[] = [];
   for (const one of found) {
     const last = groups[groups.length - 1];
@@ -85,4 +85,4 @@ export function logPlaceOf(one: Finding | null, found: readonly Finding[]): LogP
 }
 
 /** Return true if a finding spans time. Findings shorter than a second are shown as a moment. */
-export const lasts = (one: Finding): boolean => one.end - one.start >= 1000;
+export const isSpan = (one: Finding): boolean => one.end - one.start >= 1000;

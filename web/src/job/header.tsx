@@ -1,9 +1,9 @@
 import type { ComponentChildren } from "preact";
 import type { Job, JobDetail } from "../api/client";
 import { title } from "../catalog";
-import { duration, quantity } from "../format";
+import { formatDuration, formatQuantity } from "../format";
 import { memo } from "../parts/memo";
-import { Moment, State } from "../parts/small";
+import { Moment, State } from "../parts/elements";
 import { type Idle, describeIdle } from "./idle";
 import { href, nodeHref } from "../router";
 
@@ -31,13 +31,13 @@ export const Header = memo(function Header({ job, detail, idle, guest }: { job: 
       {job.error && <p class="error">{job.error}</p>}
       <dl class="facts">
         {job.state === "Queued" ? (
-          <Fact name="Waiting">{waited === null ? "–" : duration(Date.now() - waited)}</Fact>
+          <Fact name="Waiting">{waited === null ? "–" : formatDuration(Date.now() - waited)}</Fact>
         ) : (
           <>
             <Fact name="Started">
               <Moment ms={start} />
             </Fact>
-            <Fact name={job.state === "Running" ? "Running for" : "Took"}>{start === null || end === null ? "–" : duration(end - start)}</Fact>
+            <Fact name={job.state === "Running" ? "Running for" : "Took"}>{start === null || end === null ? "–" : formatDuration(end - start)}</Fact>
           </>
         )}
         {job.end !== null && (
@@ -67,7 +67,7 @@ export const Header = memo(function Header({ job, detail, idle, guest }: { job: 
         )}
         {Object.entries(job.limits).map(([name, value]) => (
           <Fact name={title(name)} key={name}>
-            {quantity(value, name.startsWith("cpu") ? "{core}" : "By")}
+            {formatQuantity(value, name.startsWith("cpu") ? "{core}" : "By")}
           </Fact>
         ))}
       </dl>

@@ -1,7 +1,7 @@
 // Idle device hours of the job and their cost, as computed by the server.
 import { type Schemas, address } from "../api/client";
-import { amount, quantity } from "../format";
-import { useOfLife } from "./data";
+import { formatMoney, formatQuantity } from "../format";
+import { useWholeJob } from "./data";
 
 export type Idle = Schemas["IdleBody"];
 
@@ -12,17 +12,17 @@ const UNMEASURED = 0.05;
 
 /** Read the idle time of a job with devices. */
 export const useIdle = (job: { id: string; project: string }, due: boolean, running: boolean): Idle | null =>
-  useOfLife<Idle>(address("/api/jobmeter/v1/jobs/{job}/idle", { job: job.id }, { project: job.project }), due, running);
+  useWholeJob<Idle>(address("/api/jobmeter/v1/jobs/{job}/idle", { job: job.id }, { project: job.project }), due, running);
 
-/** Format idle time: "5.0 % idle, 6.40 of 128 device hours, 16.00 CNY". Null if there is none. */
+/** Format idle time: "5.0 % idle, 6.40 of 128 device hours, 16.00 CNY". Null without idle time. */
 export function describeIdle(idle: Idle): { text: string; hint: string; wasted: boolean } | null {
   if (idle.idle === null || !idle.allocated || idle.end - idle.start < HOLD) return null;
   const all = `${hours(idle.allocated)} device hours`;
   const missing = 1 - idle.measured / idle.allocated;
-  const parts = [`${quantity(idle.idle / idle.allocated, "1")} idle`];
+  const parts = [`${formatQuantity(idle.idle / idle.allocated, "1")} idle`];
   if (idle.idle) parts.push(`${hours(idle.idle)} of ${all}`);
-  if (idle.idle && idle.cost !== null) parts.push(amount(idle.cost, idle.currency));
-  if (missing > UNMEASURED) parts.push(`${quantity(missing, "1")} not measured`);
+  if (idle.idle && idle.cost !== null) parts.push(formatMoney(idle.cost, idle.currency));
+  if (missing > UNMEASURED) parts.push(`${formatQuantity(missing, "1")} not measured`);
   const hints = [`The job had its devices for ${all}. A device is idle after 15 minutes at 1 % or less.`];
   if (idle.idle && idle.cost !== null && idle.unpriced) hints.push(`${hours(idle.unpriced)} of these hours have no price.`);
   return { text: parts.join(", "), hint: hints.join(" "), wasted: idle.idle > 0 };

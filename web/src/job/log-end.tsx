@@ -1,6 +1,6 @@
 // End of a failed job's log, from the last traceback on.
 import { type LogLine, type Schemas, address } from "../api/client";
-import { useNewest, useRead } from "../parts/hooks";
+import { useScrollToEnd, useRead } from "../parts/hooks";
 import { keyOf } from "../parts/log";
 import type { LogPlace } from "./finding";
 
@@ -16,8 +16,8 @@ export function LogEnd(given: { job: { id: string; project: string }; place: Log
   const { job, place, open } = given;
   const query = { project: job.project, replica: place.replica ? [place.replica] : [], order: "desc", limit: READ, end: place.end === null ? null : place.end + AFTER };
   const response = useRead<Schemas["LogList"]>(address("/api/jobmeter/v1/jobs/{job}/logs", { job: job.id }, query));
-  const { box, onScroll } = useNewest(response.data, true);
-  const lines = ending([...(response.data?.lines ?? [])].reverse());
+  const { box, onScroll } = useScrollToEnd(response.data, true);
+  const lines = fromLastTraceback([...(response.data?.lines ?? [])].reverse());
   if (!lines.length) return null;
   return (
     <div class="log-end">
@@ -39,7 +39,7 @@ export function LogEnd(given: { job: { id: string; project: string }; place: Log
 }
 
 /** Return the lines from the start of the last traceback on, else the last lines. */
-function ending(lines: readonly LogLine[]): readonly LogLine[] {
+function fromLastTraceback(lines: readonly LogLine[]): readonly LogLine[] {
   const at = lines.map((line) => line.text.includes(BEGINNING)).lastIndexOf(true);
   return at < 0 ? lines.slice(-SHOWN) : lines.slice(at);
 }

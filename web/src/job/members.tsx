@@ -2,12 +2,12 @@ import { useMemo, useState } from "preact/hooks";
 import type { JobDetail, Line } from "../api/client";
 import { METRICS } from "../catalog";
 import { median } from "../charts/lines";
-import { duration, natural, plural, quantity } from "../format";
+import { formatDuration, compareNatural, pluralize, formatQuantity } from "../format";
 import { memo } from "../parts/memo";
-import { Section, State } from "../parts/small";
+import { Section, State } from "../parts/elements";
 import { nodeHref } from "../router";
-import { difference, isApart } from "./compared";
-import { type MemberRow, latest, rowsOf } from "./member-rows";
+import { formatDifference, isOutlier } from "./differences";
+import { type MemberRow, newestAttempts, memberRows } from "./member-rows";
 
 const SHOWN = 32;
 /** Network and disk metrics have charts only: the row has no room for them. */
@@ -40,11 +40,11 @@ export const Members = memo(function Members(given: {
   const { detail, lines, named, chosen, choose, guest } = given;
   const [all, setAll] = useState(false);
   const [order, setOrder] = useState<Order | null>(null);
-  const newest = useMemo(() => latest(detail.replicas), [detail]);
-  const rows = rowsOf(detail, newest);
+  const newest = useMemo(() => newestAttempts(detail.replicas), [detail]);
+  const rows = memberRows(detail, newest);
   if (!rows.length) return null;
   const metrics = COLUMNS.filter(({ name }) => lines.has(name)).map(({ name, column }) => {
-    const mine = byMember(lines.get(name) ?? []);
+    const mine = indexLines(lines.get(name) ?? []);
     const valueOf = (row: MemberRow) => newestOf(mine, row);
     const values = rows.map(valueOf).filter((value): value is number => value !== null);
     return { id: name, title: column, number: true, key: valueOf, unit: lines.get(name)?.[0]?.unit ?? "", middle: values.length > 2 ? median(values) : null };
@@ -64,14 +64,14 @@ export const Members = memo(function Members(given: {
   ];
   const has = (id: string) => columns.some((column) => column.id === id);
   const sorting = columns.find((column) => column.id === order?.by);
-  const sorted = sorting ? bySorting(rows, sorting.key, order!.down) : byFinding(rows, named);
+  const sorted = sorting ? sortByKey(rows, sorting.key, order!.down) : sortByFinding(rows, named);
   const shown = all ? sorted : sorted.slice(0, SHOWN);
   // In another order the rows of a replica are separated, so each shows its name.
   const isFirst = (row: MemberRow) => row.first || sorting !== undefined;
   const turn = (id: string, number = false) => setOrder(order?.by !== id ? { by: id, down: number && id !== "rank" } : order.down === (number && id !== "rank") ? { by: id, down: !order.down } : null);
   const [replicas, devices] = [newest.size || rows.length, detail.devices.length];
   return (
-    <Section id="replicas" title={`${replicas} ${plural(replicas, "replica")}, ${devices} ${plural(devices, "device")}`}>
+    <Section id="replicas" title={`${replicas} ${pluralize(replicas, "replica")}, ${devices} ${pluralize(devices, "device")}`}>
       <div class="wide" tabIndex={0} role="region" aria-label="Replicas and devices">
         <table class="sortable">
           <thead>
@@ -106,13 +106,13 @@ export const Members = memo(function Members(given: {
                   <td>{guest || !row.node ? row.node : <a href={nodeHref(row.node)}>{row.node}</a>}</td>
                   {has("pod") && <td>{isFirst(row) ? row.pod : ""}</td>}
                   {has("state") && <td>{row.state && isFirst(row) ? <State state={row.state} /> : ""}</td>}
-                  {has("took") && <td class="number">{isFirst(row) && row.took !== null ? duration(row.took) : ""}</td>}
+                  {has("took") && <td class="number">{isFirst(row) && row.took !== null ? formatDuration(row.took) : ""}</td>}
                   {metrics.map(({ id, key, unit, middle }) => {
                     const own = key(row);
                     return (
                       <td class="number" key={id}>
-                        {own === null ? "" : quantity(own, unit)}
-                        {text && own !== null && middle !== null && isApart(own, middle) && <b class="apart"> {difference(own, middle, unit, true)}</b>}
+                        {own === null ? "" : formatQuantity(own, unit)}
+                        {text && own !== null && middle !== null && isOutlier(own, middle) && <b class="apart"> {formatDifference(own, middle, unit, true)}</b>}
                       </td>
                     );
                   })}
@@ -132,14 +132,14 @@ export const Members = memo(function Members(given: {
 });
 
 /** Move the rows of findings to the top, worst first. The others keep their order. */
-function byFinding(rows: readonly MemberRow[], named: ReadonlyMap<string, string>): MemberRow[] {
+function sortByFinding(rows: readonly MemberRow[], named: ReadonlyMap<string, string>): MemberRow[] {
   const places = new Map([...named.keys()].map((name, at) => [name, at]));
   const place = (row: MemberRow) => places.get(row.replica) ?? places.size;
   return [...rows].sort((a, b) => place(a) - place(b));
 }
 
-function bySorting(rows: readonly MemberRow[], key: Column["key"], down: boolean): MemberRow[] {
-  const compare = (a: string | number, b: string | number) => (typeof a === "number" && typeof b === "number" ? a - b : natural(String(a), String(b)));
+function sortByKey(rows: readonly MemberRow[], key: Column["key"], down: boolean): MemberRow[] {
+  const compare = (a: string | number, b: string | number) => (typeof a === "number" && typeof b === "number" ? a - b : compareNatural(String(a), String(b)));
   return [...rows].sort((one, other) => {
     const [a, b] = [key(one), key(other)];
     if (a === null || b === null) return Number(a === null) - Number(b === null);
@@ -150,7 +150,7 @@ function bySorting(rows: readonly MemberRow[], key: Column["key"], down: boolean
 const memberKey = (replica: string, device: string): string => `${replica}\u0000${device}`;
 
 /** Index the series of a metric by replica and device. A replica that moved has several: the first one counts. */
-function byMember(lines: readonly Line[]): Map<string, Line> {
+function indexLines(lines: readonly Line[]): Map<string, Line> {
   const found = new Map<string, Line>();
   for (const line of lines) {
     const key = memberKey(line.replica, line.device);

@@ -2,11 +2,11 @@
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { type Schemas, BASE, address, queryText, send } from "../api/client";
 import type { Mark } from "../charts/axis";
-import { isUtc, moment, parts } from "../format";
+import { isUtc, formatTime, splitTime } from "../format";
 import { ownUser } from "../jobs/saved";
-import { type Asked, useAction, useRead } from "../parts/hooks";
+import { type ReadState, useAction, useRead } from "../parts/hooks";
 import { memo } from "../parts/memo";
-import { Moment, Problem } from "../parts/small";
+import { Moment, Problem } from "../parts/elements";
 import { href } from "../router";
 
 type Annotations = Schemas["Annotations"];
@@ -20,7 +20,7 @@ const SHOWN = 3;
 const LONGEST_TAG = 64;
 const LONGEST_NOTE = 4000;
 
-export function useAnnotations(job: Ref, ready: boolean): Asked<Annotations> & { marks: readonly Mark[] } {
+export function useAnnotations(job: Ref, ready: boolean): ReadState<Annotations> & { marks: readonly Mark[] } {
   const asked = useRead<Annotations>(ready ? address("/api/jobmeter/v1/jobs/{job}/annotations", { job: job.id }, { project: job.project }) : null);
   const marks = useMemo(() => (asked.data?.notes ?? []).flatMap((note) => markOf(note) ?? []), [asked.data]);
   return { ...asked, marks };
@@ -32,7 +32,7 @@ const markOf = (note: Note): Mark | null => (note.time === null ? null : { start
 export const Notes = memo(function Notes(given: {
   job: Ref;
   found: Annotations | null;
-  again: () => void;
+  reload: () => void;
   writer: boolean;
   guest: boolean;
   chosen: Mark | null;
@@ -49,7 +49,7 @@ export const Notes = memo(function Notes(given: {
   const write = async (method: "POST" | "DELETE", path: string, body?: object): Promise<boolean> => {
     const url = `${BASE}/jobs/${encodeURIComponent(job.id)}/${path}?${queryText({ project: job.project })}`;
     const done = await perform(() => send(method, url, body && { ...body, author: ownUser() }));
-    if (done) given.again();
+    if (done) given.reload();
     return done;
   };
   const notes = all ? found.notes : found.notes.slice(-SHOWN);
@@ -79,7 +79,7 @@ export const Notes = memo(function Notes(given: {
       {writing && <NewNote proposed={given.proposed} busy={busy} close={() => setWriting(false)} write={(note) => write("POST", "notes", note)} />}
       {found.notes.length > notes.length && (
         <button type="button" class="link" onClick={() => setAll(true)}>
-          {found.notes.length - notes.length} earlier
+          {found.notes.length - notes.length} earlier notes
         </button>
       )}
       <ul class="written" aria-label="Notes">
@@ -128,10 +128,10 @@ function NewTag({ busy, add }: { busy: boolean; add: (tag: string) => Promise<bo
 function NewNote(given: { proposed: number; busy: boolean; close: () => void; write: (note: { text: string; time: number | null }) => Promise<boolean> }) {
   const [text, setText] = useState("");
   const [about, setAbout] = useState<"moment" | "job">("moment");
-  const [time, setTime] = useState(() => fieldOf(given.proposed));
+  const [time, setTime] = useState(() => toField(given.proposed));
   // A newly chosen mark changes the default time.
-  useEffect(() => setTime(fieldOf(given.proposed)), [given.proposed]);
-  const at = timeOf(time);
+  useEffect(() => setTime(toField(given.proposed)), [given.proposed]);
+  const at = fromField(time);
   const valid = text.trim() !== "" && (about === "job" || at !== null);
   return (
     <form
@@ -144,8 +144,8 @@ function NewNote(given: { proposed: number; busy: boolean; close: () => void; wr
     >
       <textarea aria-label="Note" rows={2} maxLength={LONGEST_NOTE} value={text} autoFocus onInput={(event) => setText(event.currentTarget.value)} />
       <div class="line">
-        <select aria-label="What the note is about" value={about} onChange={(event) => setAbout(event.currentTarget.value as "moment" | "job")}>
-          <option value="moment">About the moment</option>
+        <select aria-label="Subject of the note" value={about} onChange={(event) => setAbout(event.currentTarget.value as "moment" | "job")}>
+          <option value="moment">About a moment</option>
           <option value="job">About the whole job</option>
         </select>
         {about === "moment" && <input type="datetime-local" step={1} aria-label={`Moment, ${isUtc() ? "UTC" : "local time"}`} value={time} onInput={(event) => setTime(event.currentTarget.value)} />}
@@ -155,20 +155,20 @@ function NewNote(given: { proposed: number; busy: boolean; close: () => void; wr
         <button type="button" onClick={given.close}>
           Cancel
         </button>
-        {about === "moment" && <span class="hint">{at === null ? "Enter a moment." : `Marked on every chart at ${moment(at)}.`}</span>}
+        {about === "moment" && <span class="hint">{at === null ? "Enter a time." : `Marked on every chart at ${formatTime(at)}.`}</span>}
       </div>
     </form>
   );
 }
 
 /** Format a time for an `input type=datetime-local` in the chosen zone. */
-function fieldOf(ms: number): string {
-  const { day, time } = parts(ms);
+function toField(ms: number): string {
+  const { day, time } = splitTime(ms);
   return `${day}T${time}`;
 }
 
 /** Parse the value of that input; null if empty. */
-function timeOf(text: string): number | null {
+function fromField(text: string): number | null {
   const ms = Date.parse(isUtc() ? `${text}Z` : text);
   return Number.isNaN(ms) ? null : ms;
 }

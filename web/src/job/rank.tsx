@@ -1,16 +1,16 @@
-// Panel of one rank: its values, those of the median rank, and the differences.
+// Panel of one rank: its values, the median rank, and the differences.
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import { type JobDetail, type Line, type MetricLines, address, linesByMetric } from "../api/client";
 import type { Range } from "../charts/axis";
-import { byReplica, meanOf, median, place } from "../charts/lines";
+import { mergeDevices, meanOf, median, indexAtTime } from "../charts/lines";
 import { step as stepOf, stepText } from "../charts/steps";
 import { GROUPS, METRICS, titleWithDevice } from "../catalog";
-import { quantity } from "../format";
+import { formatQuantity } from "../format";
 import { useRead } from "../parts/hooks";
 import { memo } from "../parts/memo";
-import { State } from "../parts/small";
+import { State } from "../parts/elements";
 import { nodeHref } from "../router";
-import { difference, isApart } from "./compared";
+import { formatDifference, isOutlier } from "./differences";
 
 /** Metrics that explain a slow device and have no chart of their own at first. */
 const REASONS = /\.(clock\.sm|temperature|throttle\.[\w.]+)$/;
@@ -41,7 +41,7 @@ export const RankPanel = memo(function RankPanel(given: {
   const panel = useRef<HTMLElement>(null);
   const reasons = useReasons(detail, names.filter((name) => REASONS.test(name) && !lines.has(name)), range);
   const compared = useMemo(() => {
-    const found = [...compare(member, lines, range), ...compare(member, reasons, range).filter((one) => !lines.has(one.metric) && isTelling(one))];
+    const found = [...compare(member, lines, range), ...compare(member, reasons, range).filter((one) => !lines.has(one.metric) && isRelevant(one))];
     return found.sort((a, b) => placeOf(a.metric) - placeOf(b.metric));
   }, [member, lines, reasons, range.start, range.end]);
   const members = (given.order ?? []).map((line) => line.replica || line.node);
@@ -76,7 +76,7 @@ export const RankPanel = memo(function RankPanel(given: {
         <h3 id="rank-title" tabIndex={-1}>{rank === null ? member : `Rank ${rank}: ${member}`}</h3>
         {own?.state && <State state={own.state} />}
         <span class="close">
-          {at >= 0 && step(at - 1, "←", "Rank before")} {at >= 0 && step(at + 1, "→", "Next rank")}{" "}
+          {at >= 0 && step(at - 1, "←", "Previous rank")} {at >= 0 && step(at + 1, "→", "Next rank")}{" "}
           <button type="button" onClick={close}>
             Close
           </button>
@@ -112,16 +112,16 @@ export const RankPanel = memo(function RankPanel(given: {
                   <th scope="row" title={metric}>
                     {titleWithDevice(metric)}
                   </th>
-                  <td class="number">{quantity(own, unit)}</td>
-                  <td class="number">{quantity(middle, unit)}</td>
-                  <td class={`number ${isApart(own, middle) ? "apart" : ""}`}>{own === null ? "not measured" : difference(own, middle, unit, true)}</td>
+                  <td class="number">{formatQuantity(own, unit)}</td>
+                  <td class="number">{formatQuantity(middle, unit)}</td>
+                  <td class={`number ${isOutlier(own, middle) ? "apart" : ""}`}>{own === null ? "not measured" : formatDifference(own, middle, unit, true)}</td>
                 </tr>
               ))}
             </tbody>
           </table>
         </div>
       )}
-      <p class="hint">Its log and its lines on every chart are shown below.</p>
+      <p class="hint">The charts below highlight this rank, and the log shows its lines.</p>
     </section>
   );
 });
@@ -137,7 +137,7 @@ function useReasons(detail: JobDetail, metrics: readonly string[], range: Range)
 }
 
 /** Clocks and temperatures are always shown. Throttling is shown only if this rank differs from the others. */
-const isTelling = ({ metric, own, middle }: Compared): boolean => !metric.includes(".throttle.") || isApart(own, middle);
+const isRelevant = ({ metric, own, middle }: Compared): boolean => !metric.includes(".throttle.") || isOutlier(own, middle);
 
 const order = new Map(GROUPS.flatMap(({ id }) => METRICS.filter(({ group }) => group === id)).map((metric, at) => [metric.name, at]));
 /** Metrics without a chart are sorted next to their group. */
@@ -146,7 +146,7 @@ const placeOf = (metric: string): number => order.get(metric) ?? METRICS.length;
 function compare(member: string, lines: ReadonlyMap<string, readonly Line[]>, range: Range): Compared[] {
   const found: Compared[] = [];
   for (const [metric, some] of lines) {
-    const joined = byReplica(some);
+    const joined = mergeDevices(some);
     const means = joined.map((line) => mean(line, range));
     const middle = median(means);
     const at = joined.findIndex((line) => (line.replica || line.node) === member);
@@ -157,4 +157,4 @@ function compare(member: string, lines: ReadonlyMap<string, readonly Line[]>, ra
 }
 
 /** Return the mean over the range; NaN without values. */
-const mean = (line: Line, range: Range): number => meanOf(line.value, place(line.time, range.start), place(line.time, range.end));
+const mean = (line: Line, range: Range): number => meanOf(line.value, indexAtTime(line.time, range.start), indexAtTime(line.time, range.end));

@@ -1,11 +1,11 @@
 import { useMemo, useState } from "preact/hooks";
 import type { Line } from "../api/client";
 import type { Cursor, Mark, Range } from "../charts/axis";
-import { shownIn, title } from "../catalog";
-import { HeatMap, type Rows, rowsOf } from "../charts/heatmap";
+import { metricsIn, title } from "../catalog";
+import { HeatMap, type Rows, makeRows } from "../charts/heatmap";
 import { useDark, useZone } from "../parts/hooks";
 import { memo } from "../parts/memo";
-import { Choice, Section } from "../parts/small";
+import { Choice, Section } from "../parts/elements";
 
 /** Maximum number of flagged ranks named above the map. All of them are marked in it. */
 const FEW = 4;
@@ -18,13 +18,13 @@ export interface RankView {
   rows: Rows;
 }
 
-/** Return the ranks in the preferred metric, else in the first metric with several ranks; null if there is none. */
+/** Return the ranks in the preferred metric, else in the first metric with several ranks; null without one. */
 export function useRanks(lines: ReadonlyMap<string, readonly Line[]>, range: Range, step: number, preferred: string | null, named: ReadonlyMap<string, string>): RankView | null {
-  const offered = useMemo(() => shownIn("ranks").filter((name) => new Set(lines.get(name)?.map((line) => line.replica || line.node)).size > 1), [lines]);
+  const offered = useMemo(() => metricsIn("ranks").filter((name) => new Set(lines.get(name)?.map((line) => line.replica || line.node)).size > 1), [lines]);
   const metric = preferred && offered.includes(preferred) ? preferred : offered[0];
   const mine = metric ? lines.get(metric) : undefined;
   // The map shows the old rows, clipped to the new range, until their series arrive.
-  const rows = useMemo(() => rowsOf(mine ?? [], range, step, named), [mine, step, named]);
+  const rows = useMemo(() => makeRows(mine ?? [], range, step, named), [mine, step, named]);
   return useMemo(() => (metric && mine ? { offered, metric, unit: mine[0]?.unit ?? "", rows } : null), [offered, metric, mine, rows]);
 }
 
@@ -55,7 +55,7 @@ export const Ranks = memo(function Ranks(given: {
         ))}
       </select>
       <Choice
-        label="Meaning of the colours"
+        label="Colours show"
         value={difference ? "difference" : "value"}
         options={[
           ["value", "Value"],
@@ -68,7 +68,7 @@ export const Ranks = memo(function Ranks(given: {
   return (
     <Section id="ranks" title={`${rows.lines.length} ranks over time`} aside={aside}>
       <p class={`outliers ${rows.lines.length > 2 ? "some" : ""}`}>
-        {given.known && rows.outliers.length === 0 && rows.lines.length > 2 && <span class="hint">No finding names a rank.</span>}
+        {given.known && rows.outliers.length === 0 && rows.lines.length > 2 && <span class="hint">No rank has a finding.</span>}
         {rows.outliers.slice(0, FEW).map((one) => (
           <button
             type="button"
@@ -79,7 +79,7 @@ export const Ranks = memo(function Ranks(given: {
             <b>{one.member}</b> {one.text}
           </button>
         ))}
-        {rows.outliers.length > FEW && <span class="hint">and {rows.outliers.length - FEW} more, in this colour at the left</span>}
+        {rows.outliers.length > FEW && <span class="hint">and {rows.outliers.length - FEW} more, orange in the map</span>}
       </p>
       <HeatMap {...given} rows={rows} unit={unit} difference={difference} dark={dark} />
     </Section>

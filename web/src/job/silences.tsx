@@ -3,7 +3,7 @@ import { useState } from "preact/hooks";
 import { type Schemas, BASE, queryText, send } from "../api/client";
 import { ownUser } from "../jobs/saved";
 import { useAction } from "../parts/hooks";
-import { Moment, Problem } from "../parts/small";
+import { Moment, Problem } from "../parts/elements";
 
 export interface SilencedJob {
   id: string;
@@ -21,18 +21,18 @@ const LENGTHS: readonly (readonly [number, string])[] = [
 const LONGEST_TEXT = 1000;
 
 /** Return a function that changes silences, with its progress and error. */
-function useChange(job: SilencedJob, again: () => void) {
+function useChange(job: SilencedJob, reload: () => void) {
   const { busy, error, perform } = useAction();
   const act = async (method: "POST" | "DELETE", path: string, body?: object) => {
     const url = `${BASE}/jobs/${encodeURIComponent(job.id)}/silences${path}?${queryText({ project: job.project })}`;
-    if (await perform(() => send(method, url, body))) again();
+    if (await perform(() => send(method, url, body))) reload();
   };
   return { busy, error, act };
 }
 
 /** Silence that covers an alert. It can be ended here only if it covers this job alone. */
-export function Covered({ job, silence, writer, again }: { job: SilencedJob; silence: Schemas["Silence"]; writer: boolean; again: () => void }) {
-  const { busy, error, act } = useChange(job, again);
+export function Covered({ job, silence, writer, reload }: { job: SilencedJob; silence: Schemas["Silence"]; writer: boolean; reload: () => void }) {
+  const { busy, error, act } = useChange(job, reload);
   const own = silence.project === job.project && silence.matchers.some(({ name, value, isRegex, isEqual }) => name === "job_id" && value === job.id && !isRegex && isEqual !== false);
   return (
     <div class="silence">
@@ -49,8 +49,8 @@ export function Covered({ job, silence, writer, again }: { job: SilencedJob; sil
   );
 }
 
-export function NewSilence({ job, alert, again }: { job: SilencedJob; alert: string; again: () => void }) {
-  const { busy, error, act } = useChange(job, again);
+export function NewSilence({ job, alert, reload }: { job: SilencedJob; alert: string; reload: () => void }) {
+  const { busy, error, act } = useChange(job, reload);
   const [seconds, setSeconds] = useState(2 * HOUR);
   const [author, setAuthor] = useState(ownUser);
   const [comment, setComment] = useState("");

@@ -24,7 +24,7 @@ export function Band({ now, query, set }: { now: LiveJobs; query: URLSearchParam
     );
   };
   return (
-    <div class="band" role="group" aria-label="What runs now">
+    <div class="band" role="group" aria-label="Current numbers">
       {number(COUNTED.running, now.running, "running", "")}
       {number(COUNTED.critical, now.critical, "with critical findings", "critical")}
       {number(COUNTED.idle, now.idle_devices, `idle GPU${now.idle_devices === 1 ? "" : "s"}`, "wasted")}

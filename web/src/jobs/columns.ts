@@ -1,6 +1,6 @@
 // Columns of the list. The viewer's choice is in the address and in local storage.
 import type { Job, Schemas } from "../api/client";
-import { read, write } from "../format";
+import { readSetting, writeSetting } from "../format";
 
 export type Size = Schemas["JobSizeBody"];
 
@@ -54,7 +54,7 @@ const ids = new Set(COLUMNS.map((one) => one.id));
 
 /** Return the chosen column ids, from the address or local storage; null for the default. */
 export function chosenColumns(query: URLSearchParams): readonly string[] | null {
-  const text = query.get("columns") ?? read(STORAGE_KEY);
+  const text = query.get("columns") ?? readSetting(STORAGE_KEY);
   return text === null ? null : text.split(",").filter((id) => ids.has(id));
 }
 
@@ -111,7 +111,7 @@ export function keepColumns(ids: readonly string[] | null): string | null {
     return null;
   }
   const text = COLUMNS.filter((one) => ids.includes(one.id)).map((one) => one.id).join(",");
-  write(STORAGE_KEY, text);
+  writeSetting(STORAGE_KEY, text);
   return text;
 }
 

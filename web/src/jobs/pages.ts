@@ -32,7 +32,7 @@ export interface Jobs {
   at: (index: number) => Job | null;
   want: (first: number, last: number) => void;
   take: (update: LiveJobs) => void;
-  again: () => void;
+  reload: () => void;
 }
 
 export const keyOf = (job: { project: string; id: string }): string => `${job.project}/${job.id}`;
@@ -131,7 +131,7 @@ export function useJobs(query: Query): Jobs {
     for (let page = low; page <= high; page += 1) if (total === null || page * PAGE < total) ask(page);
   };
 
-  const again = () => {
+  const reload = () => {
     state.current.requests.forEach((gone) => gone.abort());
     state.current = emptyState(state.current.use);
     setFresh(0);
@@ -155,7 +155,7 @@ export function useJobs(query: Query): Jobs {
     const created = update.jobs.filter((job) => !mine.listed.has(keyOf(job)) && (job.created ?? job.start ?? job.first_sample ?? 0) > mine.newest);
     if (plain && mine.pages.has(0) && (created.length || moved)) {
       // At the top of the list new jobs appear at once; further down they would move the rows that are being read.
-      if (scrollY < 200) again();
+      if (scrollY < 200) reload();
       else if (created.length) setFresh(created.length);
     }
     redraw();
@@ -163,7 +163,7 @@ export function useJobs(query: Query): Jobs {
 
   useEffect(() => {
     current.current = query;
-    again();
+    reload();
     return () => state.current.requests.forEach((gone) => gone.abort());
   }, [query]);
 
@@ -182,6 +182,6 @@ export function useJobs(query: Query): Jobs {
     at: (index) => state.current.pages.get(Math.floor(index / PAGE))?.[index % PAGE] ?? null,
     want,
     take,
-    again,
+    reload,
   };
 }

@@ -1,5 +1,5 @@
 // Saved views of the list and the viewer's user name, both in local storage.
-import { read } from "../format";
+import { readSetting } from "../format";
 
 export interface View {
   name: string;
@@ -11,7 +11,7 @@ export const USER = "jobmeter-user";
 export const MOST_VIEWS = 30;
 
 /** Parse the saved views. Local storage may hold anything, so invalid entries are dropped. */
-export function viewsIn(text: string | null): readonly View[] {
+export function parseViews(text: string | null): readonly View[] {
   try {
     const found: unknown = JSON.parse(text ?? "[]");
     const views = Array.isArray(found) ? (found as View[]) : [];
@@ -21,7 +21,7 @@ export function viewsIn(text: string | null): readonly View[] {
   }
 }
 
-export const savedViews = (): readonly View[] => viewsIn(read(VIEWS));
+export const savedViews = (): readonly View[] => parseViews(readSetting(VIEWS));
 
 /** Add or replace a view, sorted by name. Returns null at the maximum number of views. */
 export function withView(views: readonly View[], view: View): readonly View[] | null {
@@ -30,4 +30,4 @@ export function withView(views: readonly View[], view: View): readonly View[] | 
 }
 
 /** Return the viewer's user name; empty if not entered. */
-export const ownUser = (): string => read(USER) ?? "";
+export const ownUser = (): string => readSetting(USER) ?? "";

@@ -1,7 +1,7 @@
 // Sparklines of the visible rows: loaded once scrolling stops, a few at a time, with an LRU cache.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { type Job, type MetricLines, type Point, type Query, address, linesOf, read } from "../api/client";
-import { shownIn } from "../catalog";
+import { metricsIn } from "../catalog";
 import { step, stepText } from "../charts/steps";
 import { type Use, keyOf } from "./pages";
 
@@ -15,8 +15,8 @@ export interface Sparks {
 }
 
 /** Utilization metrics in order of preference. MIG instances have no utilization. */
-const LOADS = [...shownIn("use").filter((metric) => metric.endsWith(".utilization")), "gpu.sm.active", "npu.sm.active"];
-const METRICS = [...new Set([...shownIn("use"), ...LOADS])];
+const LOADS = [...metricsIn("use").filter((metric) => metric.endsWith(".utilization")), "gpu.sm.active", "npu.sm.active"];
+const METRICS = [...new Set([...metricsIn("use"), ...LOADS])];
 const POINTS = 40;
 /** Number of steps of the server's job summary. The peak depends on the step, so the page uses the same number. */
 const PEAK_POINTS = 60;
@@ -39,7 +39,7 @@ const cache = new Map<string, Entry>();
 
 const name = (job: Job): string => `${keyOf(job)} ${job.state === "Running" ? "" : (job.end ?? job.last_sample)}`;
 
-interface Questions {
+interface LoadState {
   jobs: readonly Job[];
   use: ReadonlyMap<string, Use>;
   open: Map<string, AbortController>;
@@ -52,8 +52,8 @@ interface Questions {
 export function useSparks(jobs: readonly Job[], use: ReadonlyMap<string, Use>, drawn: boolean): (job: Job) => Sparks | null {
   const [, setTurn] = useState(0);
   const changed = () => setTurn((now) => now + 1);
-  const questions = useRef<Questions>({ jobs, use, open: new Map(), requested: new Set(), moving: true });
-  const mine = questions.current;
+  const loading = useRef<LoadState>({ jobs, use, open: new Map(), requested: new Set(), moving: true });
+  const mine = loading.current;
   Object.assign(mine, { jobs, use });
   const names = drawn ? jobs.map(name).join("\n") : "";
   useEffect(() => {
@@ -64,12 +64,12 @@ export function useSparks(jobs: readonly Job[], use: ReadonlyMap<string, Use>, d
     if (!names) return;
     const timer = setTimeout(() => {
       mine.moving = false;
-      ask(mine, changed);
+      loadVisible(mine, changed);
     }, REST);
     return () => clearTimeout(timer);
   }, [names]);
   // After each update, because a late update can leave a gap in a sparkline.
-  useEffect(() => ask(mine, changed));
+  useEffect(() => loadVisible(mine, changed));
   useEffect(
     () => () => {
       mine.moving = true;
@@ -77,10 +77,10 @@ export function useSparks(jobs: readonly Job[], use: ReadonlyMap<string, Use>, d
     },
     [],
   );
-  return (job) => (drawn ? current(job, use.get(keyOf(job))) : null);
+  return (job) => (drawn ? withUsage(job, use.get(keyOf(job))) : null);
 }
 
-function ask(questions: Questions, changed: () => void): void {
+function loadVisible(questions: LoadState, changed: () => void): void {
   const { jobs, use, open, requested } = questions;
   for (const job of jobs) {
     if (questions.moving || open.size >= AT_ONCE) return;
@@ -97,7 +97,7 @@ function ask(questions: Questions, changed: () => void): void {
       .catch(() => undefined)
       .finally(() => {
         open.delete(key);
-        ask(questions, changed);
+        loadVisible(questions, changed);
       });
   }
 }
@@ -110,12 +110,12 @@ function isMissing(job: Job, use: Use | undefined): boolean {
 }
 
 /** Return the sparklines of a job with its current usage appended. */
-function current(job: Job, use: Use | undefined): Sparks | null {
+function withUsage(job: Job, use: Use | undefined): Sparks | null {
   const key = name(job);
   const found = cache.get(key);
   if (!found) return null;
   if (!use || use === found.use || job.state !== "Running" || isBehind(found)) return found.sparks;
-  const sparks = grow(found.sparks, use);
+  const sparks = appendUsage(found.sparks, use);
   store(key, { sparks, updated: Date.now(), use });
   return sparks;
 }
@@ -146,7 +146,7 @@ async function load(job: Job, signal: AbortSignal, take: (sparks: Sparks) => voi
 }
 
 /** Append the current usage to the sparklines, in the step that it belongs to. */
-function grow(sparks: Sparks, use: Use): Sparks {
+function appendUsage(sparks: Sparks, use: Use): Sparks {
   const time = Math.floor(use.time / sparks.step) * sparks.step;
   const lines = { ...sparks.lines };
   for (const [metric, value] of Object.entries(use.values)) {

@@ -2,7 +2,7 @@
 import { useEffect } from "preact/hooks";
 import { BASE, type Schemas, address, send } from "../api/client";
 import { useAction, useRead } from "../parts/hooks";
-import { Moment, Problem, Section } from "../parts/small";
+import { Moment, Problem, Section } from "../parts/elements";
 
 const EVERY = 2_000;
 
@@ -13,12 +13,12 @@ export function Checks({ node, cluster }: { node: string; cluster: string }) {
   const open = mine.some((task) => task.state === "waiting" || task.state === "running");
   useEffect(() => {
     if (!open) return;
-    const timer = setInterval(() => !document.hidden && response.again(), EVERY);
+    const timer = setInterval(() => !document.hidden && response.reload(), EVERY);
     return () => clearInterval(timer);
   }, [open]);
   const start = async () => {
     await perform(() => send("POST", `${BASE}/tasks`, { type: "node", cluster, nodes: [node] }));
-    response.again();
+    response.reload();
   };
   const aside = (
     <button type="button" disabled={busy || open} onClick={() => void start()}>
@@ -28,8 +28,8 @@ export function Checks({ node, cluster }: { node: string; cluster: string }) {
   return (
     <Section id="checks" title="Checks" aside={aside}>
       {error && <Problem error={error} />}
-      {response.error && <Problem error={response.error} again={response.again} />}
-      {response.data && !mine.length && <p class="hint">This node was not checked lately. “Check now” has its agent look at disks, clocks, memory and devices; it changes nothing.</p>}
+      {response.error && <Problem error={response.error} reload={response.reload} />}
+      {response.data && !mine.length && <p class="hint">No recent checks. Press “Check now”: the agent checks disks, clocks, memory and devices, and changes nothing.</p>}
       {mine.map((task) => (
         <details key={task.id} class="check" open={task === mine[0]}>
           <summary>

@@ -17,12 +17,12 @@ export interface Gap extends Count {
 }
 
 /** Find the gaps between the loaded lines. Spans that end before the first line are ignored. */
-export function gapsOf(lines: readonly LogLine[], counts: readonly Count[]): Gap[] {
+export function findGaps(lines: readonly LogLine[], counts: readonly Count[]): Gap[] {
   const gaps: Gap[] = [];
   const first = lines[0]?.time_ns ?? "9";
   for (const count of counts) {
-    const at = placeOf(lines, count.start);
-    const missing = count.lines - (placeOf(lines, count.end) - at);
+    const at = lineIndex(lines, count.start);
+    const missing = count.lines - (lineIndex(lines, count.end) - at);
     if (count.end <= first || missing <= 0) continue;
     const before = gaps[gaps.length - 1];
     if (before?.at === at) Object.assign(before, { end: count.end, lines: before.lines + missing });
@@ -32,7 +32,7 @@ export function gapsOf(lines: readonly LogLine[], counts: readonly Count[]): Gap
 }
 
 /** Return the index of the first line at or after the time. */
-function placeOf(lines: readonly LogLine[], time: Nanoseconds): number {
+function lineIndex(lines: readonly LogLine[], time: Nanoseconds): number {
   let [low, high] = [0, lines.length];
   while (low < high) {
     const middle = (low + high) >> 1;
@@ -43,15 +43,15 @@ function placeOf(lines: readonly LogLine[], time: Nanoseconds): number {
 }
 
 /** Merge counts in time order. A newer count replaces an older one of the same span. */
-export function counted(before: readonly Count[], newer: readonly Count[]): Count[] {
+export function mergeCounts(before: readonly Count[], newer: readonly Count[]): Count[] {
   const fresh = newer.filter((one) => !before.some((old) => old.start < one.end && one.start < old.end && old.start !== one.start));
   const starts = new Set(fresh.map((one) => one.start));
   return [...before.filter((old) => !starts.has(old.start)), ...fresh].sort((a, b) => (a.start < b.start ? -1 : 1));
 }
 
-export const ofMilliseconds = (ms: number): Nanoseconds => `${ms}000000`;
+export const toNanoseconds = (ms: number): Nanoseconds => `${ms}000000`;
 
-export const after = (time: Nanoseconds): Nanoseconds => String(BigInt(time) + 1n);
+export const nextNanosecond = (time: Nanoseconds): Nanoseconds => String(BigInt(time) + 1n);
 
 /** Format a time as ISO 8601 with nanoseconds, for API parameters. */
-export const exactly = (time: Nanoseconds): string => `${new Date(Number(time.slice(0, -6))).toISOString().slice(0, 19)}.${time.slice(-9)}Z`;
+export const toIsoNanoseconds = (time: Nanoseconds): string => `${new Date(Number(time.slice(0, -6))).toISOString().slice(0, 19)}.${time.slice(-9)}Z`;

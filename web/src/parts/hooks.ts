@@ -2,20 +2,20 @@ import type { RefObject } from "preact";
 import { useCallback, useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { Refusal, read } from "../api/client";
 import { type Connection, connection, onConnection, onReturn } from "../api/connection";
-import { drawWaiting } from "../charts/turns";
+import { drawWaiting } from "../charts/scheduler";
 import { onZone } from "../format";
 
-export interface Asked<T> {
+export interface ReadState<T> {
   data: T | null;
   error: Refusal | null;
   busy: boolean;
-  again: () => void;
+  reload: () => void;
 }
 
 /** Retry after the time that an error names, and once an unreachable server answers again. */
-export function useAgain(error: Refusal | null, again: () => void): void {
-  const latest = useRef(again);
-  latest.current = again;
+export function useRetry(error: Refusal | null, reload: () => void): void {
+  const latest = useRef(reload);
+  latest.current = reload;
   useEffect(() => {
     if (error === null || error.wait === null) return;
     const timer = setTimeout(() => latest.current(), error.wait * 1000);
@@ -32,7 +32,7 @@ export function useConnection(): Connection {
 }
 
 /** Read a URL of the API. The last response stays until the next one has arrived. */
-export function useRead<T>(url: string | null): Asked<T> {
+export function useRead<T>(url: string | null): ReadState<T> {
   const [state, setState] = useState<{ url: string | null; data: T | null; error: Refusal | null; busy: boolean }>({
     url: null,
     data: null,
@@ -52,9 +52,9 @@ export function useRead<T>(url: string | null): Asked<T> {
     );
     return () => gone.abort();
   }, [url, turn]);
-  const again = useCallback(() => setTurn((now) => now + 1), []);
-  useAgain(state.error, again);
-  return { data: state.data, error: state.error, busy: state.busy, again };
+  const reload = useCallback(() => setTurn((now) => now + 1), []);
+  useRetry(state.error, reload);
+  return { data: state.data, error: state.error, busy: state.busy, reload };
 }
 
 /** Make calls that change something. `perform` returns true on success, else it sets `error`. */
@@ -79,14 +79,14 @@ export function useAction() {
 }
 
 /** Poll a URL of the API every `ms` milliseconds while the tab is visible. Requests never overlap. A 403 ends the polling. */
-export function useReadEvery<T>(url: string | null, ms: number): Asked<T> {
+export function useReadEvery<T>(url: string | null, ms: number): ReadState<T> {
   const asked = useRead<T>(url);
   const latest = useRef(asked);
   latest.current = asked;
   useEffect(() => {
     const timer = setInterval(() => {
-      const { busy, error, again } = latest.current;
-      if (!busy && error?.status !== 403 && !document.hidden) again();
+      const { busy, error, reload } = latest.current;
+      if (!busy && error?.status !== 403 && !document.hidden) reload();
     }, ms);
     return () => clearInterval(timer);
   }, [ms]);
@@ -118,7 +118,7 @@ const NEAR = 300;
 const DRAW_ALL = "jobmeter-draw-all";
 
 /** Observe an element: `near` is true near the viewport and once everything must be drawn, `inSight` in the viewport. */
-export function useSight(element: RefObject<HTMLElement>, come: () => void): { near: boolean; inSight: RefObject<boolean> } {
+export function useVisibility(element: RefObject<HTMLElement>, come: () => void): { near: boolean; inSight: RefObject<boolean> } {
   const [near, setNear] = useState(false);
   const inSight = useRef(false);
   const latest = useRef(come);
@@ -189,7 +189,7 @@ export function isDark(): boolean {
 }
 
 /** Return true from the first time on that the condition is true. */
-export function useOnce(condition: boolean): boolean {
+export function useLatch(condition: boolean): boolean {
   const was = useRef(false);
   was.current ||= condition;
   return was.current;
@@ -199,7 +199,7 @@ export function useOnce(condition: boolean): boolean {
 const NEAR_END = 40;
 
 /** Keep a followed log scrolled to its newest line, unless the viewer has scrolled up. */
-export function useNewest(lines: unknown, following: boolean) {
+export function useScrollToEnd(lines: unknown, following: boolean) {
   const box = useRef<HTMLDivElement>(null);
   const atEnd = useRef(true);
   useEffect(() => {
@@ -213,7 +213,7 @@ export function useNewest(lines: unknown, following: boolean) {
 }
 
 /** Debounce a value. Values of the same `name` count as equal. */
-export function useRested<T>(value: T, ms: number, name: unknown = value): T {
+export function useDebounced<T>(value: T, ms: number, name: unknown = value): T {
   const [rested, setRested] = useState(value);
   useEffect(() => {
     const timer = setTimeout(() => setRested(value), ms);
@@ -223,7 +223,7 @@ export function useRested<T>(value: T, ms: number, name: unknown = value): T {
 }
 
 /** Close a menu on Escape, which restores the focus, and on a click outside. */
-export function useClosing() {
+export function useMenu() {
   const ref = useRef<HTMLDetailsElement>(null);
   const close = () => {
     if (ref.current) ref.current.open = false;

@@ -5,7 +5,7 @@ import { Palette } from "./palette";
 
 const KEYS: readonly (readonly [string, string])[] = [
   ["Ctrl K", "go to a job, a node, a user or a page"],
-  ["j  k", "next row, row before"],
+  ["j  k", "next row, previous row"],
   ["Enter", "open the row"],
   ["/", "search in the list"],
   ["g j", "jobs"],
@@ -13,7 +13,7 @@ const KEYS: readonly (readonly [string, string])[] = [
   ["g n", "nodes"],
   ["g u", "utilization"],
   ["?", "this list"],
-  ["Esc", "close what is open"],
+  ["Esc", "close the dialog or menu"],
 ];
 const PLACES: Record<string, string> = { j: "#/", f: "#/findings", n: "#/nodes", u: "#/use" };
 /** Milliseconds after `g` within which the second key counts. */

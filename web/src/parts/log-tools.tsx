@@ -21,12 +21,12 @@ type Given = {
 
 export function LogTools({ of, text, level, setText, setLevel, children }: Given) {
   const search = `Search in ${of}`;
-  const forms = 'Text that lines hold; or "page fault", err*, disk | memory, NOT swap, level>=warning, severity<=3, tag:sshd';
+  const forms = 'Text to find, or a query: "page fault", err*, disk | memory, NOT swap, level>=warning, severity<=3, tag:sshd';
   return (
     <>
       <input type="search" aria-label={search} placeholder={search} title={forms} value={text} onInput={(event) => setText(event.currentTarget.value)} spellcheck={false} />
-      <select aria-label={`Lowest level of ${of}`} value={level} onChange={(event) => setLevel(event.currentTarget.value)}>
-        <option value="">every level</option>
+      <select aria-label={`Minimum level of ${of}`} value={level} onChange={(event) => setLevel(event.currentTarget.value)}>
+        <option value="">all levels</option>
         <option value="info">info</option>
         <option value="warning">warning</option>
         <option value="error">error</option>

@@ -1,8 +1,8 @@
 // Lines of a log: the newest matches of a search, new lines while following, earlier lines on demand.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { type LogLine, type Query, Refusal, type Schemas, follow, read } from "../api/client";
-import { type Count, type Gap, after, counted, exactly, gapsOf, ofMilliseconds } from "./gaps";
-import { useAgain } from "./hooks";
+import { type Count, type Gap, nextNanosecond, mergeCounts, toIsoNanoseconds, findGaps, toNanoseconds } from "./gaps";
+import { useRetry } from "./hooks";
 
 const PAGE = 200;
 /** Maximum number of lines kept while following. */
@@ -42,9 +42,9 @@ export function useLog({ page, live, start = null, end = null, ready = true }: S
   const latest = useRef<LogState | null>(null);
   const [error, setError] = useState<Refusal | null>(null);
   const [turn, setTurn] = useState(0);
-  const again = () => setTurn((now) => now + 1);
+  const reload = () => setTurn((now) => now + 1);
   // After an outage loaded lines stay: missed lines are followed or counted.
-  useAgain(error, () => void (latest.current ?? again()));
+  useRetry(error, () => void (latest.current ?? reload()));
   const ask = (query: Query, signal?: AbortSignal) => read<Page>(page(query), signal);
   const newest = { start, end, order: "desc", limit: PAGE };
   const of = page(newest);
@@ -76,8 +76,8 @@ export function useLog({ page, live, start = null, end = null, ready = true }: S
 
   /** Count the lines of a span that no live update counts. */
   const count = (from: string, to: string) => {
-    const note = (lines: number) => change((before) => ({ counts: counted(before.counts, [{ start: from, end: to, lines }]) }));
-    ask({ start: exactly(from), end: exactly(to), count: "true", limit: 0 }).then(
+    const note = (lines: number) => change((before) => ({ counts: mergeCounts(before.counts, [{ start: from, end: to, lines }]) }));
+    ask({ start: toIsoNanoseconds(from), end: toIsoNanoseconds(to), count: "true", limit: 0 }).then(
       (found) => note(found.total ?? 0),
       () => note(Number.POSITIVE_INFINITY),
     );
@@ -85,19 +85,19 @@ export function useLog({ page, live, start = null, end = null, ready = true }: S
   const take = (update: Update) => {
     const before = latest.current;
     if (before?.of !== of) return;
-    const lines = joined(before, update.lines);
+    const lines = mergeLines(before, update.lines);
     const from = before.from || (lines[0]?.time_ns ?? "");
-    const seconds = update.counts.map((one) => ({ start: ofMilliseconds(one.time), end: ofMilliseconds(one.time + SECOND), lines: one.lines }));
-    const counts = counted(before.counts, seconds.filter((one) => one.start > from));
+    const seconds = update.counts.map((one) => ({ start: toNanoseconds(one.time), end: toNanoseconds(one.time + SECOND), lines: one.lines }));
+    const counts = mergeCounts(before.counts, seconds.filter((one) => one.start > from));
     const isCut = update.start !== null;
     replace({ of, lines: lines.slice(-MOST), from, counts, more: before.more || lines.length > MOST || (isCut && !before.lines.length) });
     const last = before.lines.at(-1);
     if (!last) return;
     // Count lines that arrived while the tab was hidden, and the rest of a second of which only the end was loaded.
-    const covered = ofMilliseconds(update.start ?? 0);
-    if (isCut && after(last.time_ns) < covered) count(after(last.time_ns), covered);
+    const covered = toNanoseconds(update.start ?? 0);
+    if (isCut && nextNanosecond(last.time_ns) < covered) count(nextNanosecond(last.time_ns), covered);
     const cut = seconds.find((one) => one.start <= from && from < one.end);
-    if (cut && last.time_ns < cut.end && !counts.some((one) => one.start < cut.end)) count(after(last.time_ns), cut.end);
+    if (cut && last.time_ns < cut.end && !counts.some((one) => one.start < cut.end)) count(nextNanosecond(last.time_ns), cut.end);
   };
   useEffect(() => (live !== null && state?.of === of ? follow<Update>(live, take, () => null) : undefined), [live, of, state?.of]);
 
@@ -112,7 +112,7 @@ export function useLog({ page, live, start = null, end = null, ready = true }: S
   const earlier = async () => {
     const first = latest.current?.lines[0];
     if (!first) return;
-    const found = await ask({ start, end: exactly(after(first.time_ns)), order: "desc", limit: PAGE });
+    const found = await ask({ start, end: toIsoNanoseconds(nextNanosecond(first.time_ns)), order: "desc", limit: PAGE });
     change((before) => {
       const lines = [...new Map([...found.lines.reverse(), ...before.lines].map((line) => [keyOf(line), line])).values()];
       return { lines, more: lines.length > before.lines.length && found.lines.length === PAGE };
@@ -123,27 +123,27 @@ export function useLog({ page, live, start = null, end = null, ready = true }: S
     const loaded = () => latest.current?.lines.length ?? 0;
     const target = loaded() + Math.min(gap.lines, LOADED);
     for (let offset = 0; latest.current?.of === of && loaded() < target; offset += LOADED) {
-      const found = await ask({ start: exactly(gap.start), end: exactly(gap.end), order: "desc", limit: LOADED, offset });
+      const found = await ask({ start: toIsoNanoseconds(gap.start), end: toIsoNanoseconds(gap.end), order: "desc", limit: LOADED, offset });
       const whole = found.lines.length < LOADED;
       change((now) => ({
-        lines: joined({ ...now, more: false }, found.lines),
+        lines: mergeLines({ ...now, more: false }, found.lines),
         counts: whole ? now.counts.filter((one) => one.end <= gap.start || one.start >= gap.end) : now.counts,
       }));
       if (whole) return;
     }
   };
-  return { lines: state?.lines ?? null, gaps: state ? gapsOf(state.lines, state.counts) : [], more: state?.more ?? false, error, again, earlier: () => shown(earlier()), load: (gap: Gap) => shown(load(gap)) };
+  return { lines: state?.lines ?? null, gaps: state ? findGaps(state.lines, state.counts) : [], more: state?.more ?? false, error, reload, earlier: () => shown(earlier()), load: (gap: Gap) => shown(load(gap)) };
 }
 
 /** Merge new lines in time order. Older lines are dropped if earlier lines are not loaded anyway. */
-function joined({ lines, more }: LogState, found: readonly LogLine[]): LogLine[] {
+function mergeLines({ lines, more }: LogState, found: readonly LogLine[]): LogLine[] {
   const present = new Set(lines.map(keyOf));
   const first = (more && lines[0]?.time_ns) || "";
   const fresh = found.filter((line) => line.time_ns >= first && !present.has(keyOf(line)));
-  return fresh.length ? [...lines, ...fresh].sort(inTime) : [...lines];
+  return fresh.length ? [...lines, ...fresh].sort(compareTime) : [...lines];
 }
 
 /** Compare by time. Nanoseconds are strings of fixed length. */
-const inTime = (a: LogLine, b: LogLine): number => (a.time_ns < b.time_ns ? -1 : a.time_ns > b.time_ns ? 1 : 0);
+const compareTime = (a: LogLine, b: LogLine): number => (a.time_ns < b.time_ns ? -1 : a.time_ns > b.time_ns ? 1 : 0);
 
 export const keyOf = (line: LogLine): string => `${line.time_ns} ${line.replica} ${line.attempt} ${line.stream} ${line.text}`;

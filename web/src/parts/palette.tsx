@@ -4,7 +4,7 @@ import { type Job, type Node, type Schemas, address, read } from "../api/client"
 import { ownUser, savedViews } from "../jobs/saved";
 import { viewAddress } from "../jobs/views";
 import { go, href, jobHref, nodeHref } from "../router";
-import { useRested } from "./hooks";
+import { useDebounced } from "./hooks";
 import { useDialog } from "./keys";
 
 interface Target {
@@ -43,7 +43,7 @@ export function Palette({ close }: { close: () => void }) {
   const [at, setAt] = useState(0);
   const [known, setKnown] = useState<readonly Target[]>([]);
   const [found, setFound] = useState<readonly Target[]>([]);
-  const wanted = useRested(text.trim(), REST);
+  const wanted = useDebounced(text.trim(), REST);
   useEffect(() => {
     // Failed requests are ignored: the other results are still useful.
     const gone = new AbortController();
@@ -72,10 +72,10 @@ export function Palette({ close }: { close: () => void }) {
     const count = new Map<string, number>();
     const seen = new Set<string>();
     return listed.filter((one) => {
-      const [number, again] = [(count.get(one.kind) ?? 0) + 1, seen.has(one.kind + one.to)];
+      const [number, duplicate] = [(count.get(one.kind) ?? 0) + 1, seen.has(one.kind + one.to)];
       seen.add(one.kind + one.to);
-      if (!again) count.set(one.kind, number);
-      return !again && number <= (part ? MOST : one.kind === "Page" || one.kind === "View" ? MOST : 3);
+      if (!duplicate) count.set(one.kind, number);
+      return !duplicate && number <= (part ? MOST : one.kind === "Page" || one.kind === "View" ? MOST : 3);
     });
   }, [text, known, found]);
   const place = Math.min(at, shown.length - 1);
@@ -113,7 +113,7 @@ export function Palette({ close }: { close: () => void }) {
           }}
           onKeyDown={pressed}
         />
-        <ul id="targets" role="listbox" aria-label="Where to go">
+        <ul id="targets" role="listbox" aria-label="Results">
           {shown.map((one, index) => (
             <li key={`${one.kind} ${one.to}`} id={`target-${index}`} role="option" aria-selected={index === place} onClick={() => enter(one)}>
               <small>{one.kind}</small>
@@ -122,7 +122,7 @@ export function Palette({ close }: { close: () => void }) {
             </li>
           ))}
         </ul>
-        {!shown.length && <p class="hint">Nothing has this name.</p>}
+        {!shown.length && <p class="hint">No results. Type part of the name of a job, node, user or page.</p>}
       </div>
     </dialog>
   );

@@ -39,6 +39,7 @@ class _FollowedFile:
     reader: EventFileReader = field(default_factory=EventFileReader)
 
 
+@dataclass(slots=True, eq=False)
 class EventFileCollector:
     """Searches for open files every ``every_ms``, and reads the appended values at each collection.
 
@@ -48,33 +49,25 @@ class EventFileCollector:
     name = "event_files"
     metrics = ()
 
-    def __init__(
-        self,
-        reports: ProgramReports,
-        processes: Callable[[], Iterable[int]],
-        clock: SampleClock,
-        every_ms: int,
-        proc_root: str = "/proc",
-    ) -> None:
-        self._reports = reports
-        self._processes = processes
-        self._clock = clock
-        self._every_ms = every_ms
-        self._proc = proc_root
-        self._due_ms = 0
-        self._files: dict[tuple[int, int], _FollowedFile] = {}
+    reports: ProgramReports
+    processes: Callable[[], Iterable[int]]
+    clock: SampleClock
+    every_ms: int
+    proc_root: str = "/proc"
+    _due_ms: int = 0
+    _files: dict[tuple[int, int], _FollowedFile] = field(default_factory=dict)
 
     def collect(self, now_ms: int) -> Samples:
         """Read the files. Returns no samples of its own."""
         if now_ms >= self._due_ms:
-            self._due_ms = now_ms + self._every_ms
-            for process in self._processes():
+            self._due_ms = now_ms + self.every_ms
+            for process in self.processes():
                 self._find(process, now_ms)
         left = MOST_BYTES
-        offset_ms = self._clock.measure_wall_offset_ms()
+        offset_ms = self.clock.measure_wall_offset_ms()
         for key, file in list(self._files.items()):
             left -= self._read(file, left, offset_ms)
-            if file.reader.damaged or now_ms - file.last_ms > max(_ENDED_MS, 3 * self._every_ms):
+            if file.reader.damaged or now_ms - file.last_ms > max(_ENDED_MS, 3 * self.every_ms):
                 os.close(file.descriptor)
                 del self._files[key]
         return []
@@ -86,7 +79,7 @@ class EventFileCollector:
         self._files.clear()
 
     def _find(self, process: int, now_ms: int) -> None:
-        folder = f"{self._proc}/{process}/fd"
+        folder = f"{self.proc_root}/{process}/fd"
         try:
             names = os.listdir(folder)[:_MOST_DESCRIPTORS]  # noqa: PTH208 - faster
         except OSError:
@@ -107,7 +100,7 @@ class EventFileCollector:
             return
         if not stat.S_ISREG(found.st_mode) or len(self._files) >= MOST_FILES:
             return
-        reporter = self._reports.find_reporter(process)
+        reporter = self.reports.find_reporter(process)
         if reporter is not None:
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
             self._files[key] = _FollowedFile(descriptor, reporter, now_ms)
@@ -124,7 +117,7 @@ class EventFileCollector:
             if 0 <= event.wall_time < 2**40
         ]
         if points:
-            self._reports.add(file.reporter, ReportSource.FILES, points)
+            self.reports.add(file.reporter, ReportSource.FILES, points)
         return len(data)
 
 

@@ -52,7 +52,7 @@ class KernelLog:
         self._descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
 
     def read(self) -> bytes | None:
-        """Return the next record; None if there is none yet. Raises BrokenPipeError if records were overwritten."""
+        """Return the next record; None without one yet. Raises BrokenPipeError if records were overwritten."""
         try:
             return os.read(self._descriptor, _RECORD_BYTES)
         except BlockingIOError:

@@ -64,7 +64,7 @@ def _aggregate_single(values: Float64s, aggregator: Aggregator) -> Float64s:
 
 
 def _table(columns: SeriesColumns, starts: Int64s, ends: Int64s, times: Int64s, missing: Missing) -> Float64s:
-    """Values of each series at each time, float64[series, times]; NaN if missing."""
+    """Return the values of each series at each time, float64[series, times]; NaN if missing."""
     table = np.empty((len(starts), len(times)))
     for at, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
         table[at] = _fill_in(columns.time[start:end], columns.value[start:end], times, missing)
@@ -72,7 +72,7 @@ def _table(columns: SeriesColumns, starts: Int64s, ends: Int64s, times: Int64s, 
 
 
 def _fill_in(time: Int64s, value: Float64s, times: Int64s, missing: Missing) -> Float64s:
-    """Values of one series, whose points are (``time``, ``value``), at the sorted ``times``.
+    """Return the values of one series, whose points are (``time``, ``value``), at the sorted ``times``.
 
     NaN before its first point, after its last one, and where missing values are not replaced. ``time`` has at least one
     point. https://opentsdb.net/docs/build/html/user_guide/query/aggregators.html#interpolation.

@@ -50,7 +50,7 @@ class SeriesGroups:
         return len(np.unique(self.owner)) < len(self.owner)
 
     def split(self, columns: SeriesColumns) -> Mapping[int, SeriesColumns]:
-        """Columns of each group that has points."""
+        """Return the columns of each group that has points."""
         if not len(columns):
             return {}
         owner = self.owner[columns.index]
@@ -66,7 +66,7 @@ class SeriesGroups:
 
 
 def compute_margin(query: PointQuery, groups: SeriesGroups) -> int:
-    """Margin to read beyond the range, in milliseconds."""
+    """Return the margin to read beyond the range, in milliseconds."""
     return MARGIN_MS if query.rate is not None or groups.joined else 0
 
 
@@ -144,7 +144,7 @@ def _choose_missing(query: PointQuery, aggregator: Aggregator) -> Missing:
 
 
 def _fills(query: PointQuery) -> bool:
-    """True if an interval without a sample gets a point."""
+    """Return True if an interval without a sample gets a point."""
     return query.downsample is not None and query.downsample.fill != "none"
 
 

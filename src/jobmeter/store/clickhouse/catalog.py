@@ -175,7 +175,7 @@ class Catalog:
             return MissingDescriptors(found, self._generation, certain)
 
     def note(self, written: "MissingDescriptors") -> None:
-        """Record that these are durable, unless some were deleted since."""
+        """Record that descriptors are durable, unless some were deleted since."""
         several = [one for one in written.descriptors if one is not None]
         if not several:
             return

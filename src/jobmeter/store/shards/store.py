@@ -1,7 +1,7 @@
 """A store whose rows are spread over shards. Each shard is a store with its own journal, roll-ups and replicas.
 
 A call about one job goes to the shard of the job alone. A call about several goes to their shards at the same time,
-and what the shards return is merged. Each row is on one shard, so the merged answer equals that of a single engine.
+and their results are merged. Each row is on one shard, so the merged answer equals that of a single engine.
 ``jobmeter.store.shards.placement`` decides where a row is.
 """
 
@@ -141,10 +141,6 @@ class ShardedStore:
             for shard in range(self.count) if job == NO_JOB else (find_shard(job, self.count),):
                 found.setdefault(shard, []).append(job)
         return found
-
-    def append(self, batch: SampleBatch, retention: Retention = _RETENTION) -> None:
-        """Store samples and their series. On return they are durable."""
-        self.append_all((batch,), retention)
 
     @_while_placed
     def append_all(self, batches: Sequence[SampleBatch], retention: Retention = _RETENTION) -> None:
@@ -333,7 +329,7 @@ class ShardedStore:
         return {number: directory / f"shard-{number + 1}" for number in range(self.count)}
 
     def cancel_move(self) -> str:
-        """Let servers use the shards again whose data were moved. Return the other store's name; empty for none."""
+        """Let servers use the shards again after a move. Return the name of the other store; empty without a move."""
         return max(self._change_everyone(lambda engine, _: engine.cancel_move()))
 
     def close(self) -> None:

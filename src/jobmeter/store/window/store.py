@@ -159,10 +159,6 @@ class WindowedStore:
             self.window.close()
         self._engine.close()
 
-    def append(self, batch: SampleBatch, retention: Retention = _DEFAULT) -> None:
-        """Store samples and their series. On return they are durable."""
-        self.append_all((batch,), retention)
-
     def append_all(self, batches: Sequence[SampleBatch], retention: Retention = _DEFAULT) -> None:
         """Append each batch in order. On return all of them are durable."""
         if self.engine_use is None:

@@ -1,6 +1,6 @@
 // Entry point. It sends the first requests of the view at this address while the rest of the page loads.
-import { BASE, begin } from "./api/client";
-import { jobQuestions } from "./job/questions";
+import { BASE, prefetch } from "./api/client";
+import { jobUrls } from "./job/requests";
 import { place } from "./router";
 import "./theme.css";
 import "./fleet.css";
@@ -9,7 +9,7 @@ import "uplot/dist/uPlot.min.css";
 const { path, query } = place();
 const [first, job] = path;
 if (first !== "open") {
-  begin(`${BASE}/whoami`);
-  if (first === "jobs" && job) Object.values(jobQuestions(job, query.get("project"))).forEach(begin);
+  prefetch(`${BASE}/whoami`);
+  if (first === "jobs" && job) Object.values(jobUrls(job, query.get("project"))).forEach(prefetch);
 }
 void import("./main");

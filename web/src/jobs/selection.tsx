@@ -14,7 +14,7 @@ export function Picked({ keys, clear }: { keys: readonly string[]; clear: () => 
   };
   return (
     <div class="picked" role="region" aria-label="Jobs to compare">
-      <b>{keys.length}</b> {keys.length === 1 ? "job picked: pick another to compare it with" : "jobs picked"}
+      <b>{keys.length}</b> {keys.length === 1 ? "job selected. Select another one to compare." : "jobs selected"}
       <button type="button" class="primary" disabled={keys.length < 2} onClick={compare}>
         Compare
       </button>

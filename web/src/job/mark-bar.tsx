@@ -1,5 +1,5 @@
 import type { Mark, Range } from "../charts/axis";
-import { duration, moment } from "../format";
+import { formatDuration, formatTime } from "../format";
 
 const LEAST = 60_000;
 
@@ -14,8 +14,8 @@ export function Marked(given: { marks: readonly Mark[]; range: Range; whole: Ran
   const zoom = () => brush({ start: Math.max(start - around, whole.start), end: Math.min(end + around, Math.max(whole.end, end + 1000)) });
   return (
     <p class="marked-bar" role="status">
-      <b>Marked:</b> {moment(start, true)}
-      {end > start ? `, ${duration(end - start)}` : ""} {outside && <span class="hint">outside of the range that is shown</span>}
+      <b>Marked:</b> {formatTime(start, true)}
+      {end > start ? `, ${formatDuration(end - start)}` : ""} {outside && <span class="hint">outside the visible range</span>}
       <button type="button" onClick={zoom}>
         Zoom to it
       </button>

@@ -1,6 +1,6 @@
 import type { ComponentChildren } from "preact";
 import type { Job, Refusal } from "../api/client";
-import { briefly, iso, moment } from "../format";
+import { formatBriefTime, toIso, formatTime } from "../format";
 import { useZone } from "./hooks";
 import { useDialog } from "./keys";
 
@@ -64,15 +64,15 @@ export const Sentence = ({ text }: { text: string }) => (
 /** Time in the chosen zone, with UTC as its tooltip. */
 export function Moment({ ms, short = false, brief = false }: { ms: number | null | undefined; short?: boolean; brief?: boolean }) {
   useZone();
-  return timeOf(ms, brief ? "brief" : short ? "short" : "full");
+  return renderTime(ms, brief ? "brief" : short ? "short" : "full");
 }
 
 /** Render a time in the current zone. The caller must render again when the zone changes. */
-export function timeOf(ms: number | null | undefined, form: "brief" | "short" | "full") {
+export function renderTime(ms: number | null | undefined, form: "brief" | "short" | "full") {
   if (ms === null || ms === undefined) return <span class="none">–</span>;
   return (
-    <time dateTime={iso(ms)} title={iso(ms)}>
-      {form === "brief" ? briefly(ms) : moment(ms, form === "short")}
+    <time dateTime={toIso(ms)} title={toIso(ms)}>
+      {form === "brief" ? formatBriefTime(ms) : formatTime(ms, form === "short")}
     </time>
   );
 }
@@ -87,24 +87,24 @@ export function Notice({ title, children }: { title: string; children?: Componen
 }
 
 /** Return advice for an error whose message does not say what to do. */
-function next(error: Refusal): string {
+function adviceFor(error: Refusal): string {
   const soon = error.wait === null ? "" : ` This page tries again in ${error.wait} s.`;
-  if (error.status === 0) return "Check that it runs and that the network works. This page tries again every few seconds.";
-  if (error.status === 403) return "The key that you are signed in with may not see this: sign in with another one, or ask an administrator for one.";
+  if (error.status === 0) return "Check that the server runs and that the network works. This page tries again every few seconds.";
+  if (error.status === 403) return "Your key has no permission for this. Sign in with another key, or ask an administrator for one.";
   if (error.status === 429) return `This key sent too many requests at once.${soon}`;
   if (error.status >= 500) return `The server could not answer.${soon || " If this persists, see the server's log."}`;
   return "";
 }
 
 /** Error message with advice and a button to try again. */
-export function Problem({ error, again }: { error: Refusal; again?: () => void }) {
-  const advice = next(error);
+export function Problem({ error, reload }: { error: Refusal; reload?: () => void }) {
+  const advice = adviceFor(error);
   return (
     <div class="notice problem" role="alert">
-      <strong>{sentence(error.message)}</strong>
+      <strong>{toSentence(error.message)}</strong>
       {advice && <p>{advice}</p>}
-      {again && (
-        <button type="button" onClick={again}>
+      {reload && (
+        <button type="button" onClick={reload}>
           Try again
         </button>
       )}
@@ -113,7 +113,7 @@ export function Problem({ error, again }: { error: Refusal; again?: () => void }
 }
 
 /** Turn a message into a sentence with a capital letter and a full stop. */
-const sentence = (text: string): string => `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}`;
+const toSentence = (text: string): string => `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}`;
 
 /** Dialog with a title and a close button. */
 export function Dialog({ title, close, children }: { title: string; close: () => void; children: ComponentChildren }) {

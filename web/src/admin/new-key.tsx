@@ -2,22 +2,22 @@
 import { useState } from "preact/hooks";
 import { BASE, type Schemas, send } from "../api/client";
 import { useAction } from "../parts/hooks";
-import { Problem, Section } from "../parts/small";
+import { Problem, Section } from "../parts/elements";
 import type { Who } from "./page";
-import { Choose, type Given, type Policy, sent, wrong } from "./policies";
+import { PolicyEditor, type ChosenPolicy, type Policy, toBody, problemOf } from "./policies";
 
 type Made = Schemas["CreatedKeyBody"];
 
-export function Make({ who, shipped, made }: { who: Who; shipped: readonly Policy[]; made: (name: string, key: Made) => void }) {
-  const [policies, setPolicies] = useState<Given[]>([]);
+export function NewKeyForm({ who, shipped, made }: { who: Who; shipped: readonly Policy[]; made: (name: string, key: Made) => void }) {
+  const [policies, setPolicies] = useState<ChosenPolicy[]>([]);
   const { error, perform, clear } = useAction();
   const submit = async (event: SubmitEvent) => {
     event.preventDefault();
     const form = event.currentTarget as HTMLFormElement;
-    if (policies.some(wrong)) return;
+    if (policies.some(problemOf)) return;
     const given = new FormData(form);
     const name = String(given.get("name") ?? "").trim();
-    const body = { name, role: given.get("role") || null, project: String(given.get("project") ?? "").trim() || null, policies: policies.map(sent) };
+    const body = { name, role: given.get("role") || null, project: String(given.get("project") ?? "").trim() || null, policies: policies.map(toBody) };
     await perform(async () => {
       made(name, await send<Made>("POST", `${BASE}/keys`, body));
       form.reset();
@@ -25,12 +25,12 @@ export function Make({ who, shipped, made }: { who: Who; shipped: readonly Polic
     });
   };
   // The error was about the previous policies.
-  const choose = (chosen: Given[]) => {
+  const choose = (chosen: ChosenPolicy[]) => {
     setPolicies(chosen);
     clear();
   };
   return (
-    <Section id="make" title="Make a key">
+    <Section id="make" title="Create a key">
       <form class="make" onSubmit={(event) => void submit(event)}>
         <label>
           Name <input name="name" required maxLength={128} autocomplete="off" placeholder="ci" />
@@ -38,19 +38,19 @@ export function Make({ who, shipped, made }: { who: Who; shipped: readonly Polic
         <label>
           Role
           <select name="role">
-            <option value="reader">reader: may look</option>
-            <option value="writer">writer: agents and jobs</option>
+            <option value="reader">reader: reads only</option>
+            <option value="writer">writer: also sends data</option>
             <option value="admin">admin: everything</option>
-            {policies.length > 0 && <option value="">none: its policies decide alone</option>}
+            {policies.length > 0 && <option value="">none: only its policies</option>}
           </select>
         </label>
         <label>
           Project
           <input name="project" maxLength={64} autocomplete="off" value={who.project ?? ""} readOnly={who.project !== null} placeholder="every project" />
         </label>
-        <Choose shipped={shipped} chosen={policies} choose={choose} error={error} />
+        <PolicyEditor shipped={shipped} chosen={policies} choose={choose} error={error} />
         <button type="submit" class="primary">
-          Make key
+          Create key
         </button>
       </form>
       {error && !error.field.startsWith("policies[") && <Problem error={error} />}
