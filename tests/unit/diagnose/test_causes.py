@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from jobmeter.diagnose.examine import examine
-from jobmeter.diagnose.lives import list_deaths
+from jobmeter.diagnose.failures import list_failed_replicas
 from jobmeter.diagnose.rules import uncaught_error
 from jobmeter.diagnose.thresholds import load
 from jobmeter.model.event import ALERT_FIRING, Event, EventSource, Level
@@ -176,7 +176,7 @@ def test_the_last_attempt_counts():
     job = made(replicas=1)
     job.fail("worker-0", 1)
     case = job.case()
-    assert [death.exit_code for death in list_deaths(case, THRESHOLDS["causes"])] == [1]
+    assert [failure.exit_code for failure in list_failed_replicas(case, THRESHOLDS["causes"])] == [1]
 
 
 def test_hostile_lines_take_no_time():
