@@ -317,7 +317,7 @@ class JobRun:
         # The last tick marks the end of the job, so it comes before every call that may wait.
         last = guard("measuring", lambda: loop.tick(force=True), None) if loop else None
         if self._relay:
-            guard("receiving runs of MLflow", self._relay.close, None)
+            guard("receiving runs of MLflow", self._relay.stop, None)
         return last or max(self._clock.now_ms(), *(life.end or 0 for life in self._lives), 0)
 
     def _list_gone_ranks(self) -> list[GoneRank]:
