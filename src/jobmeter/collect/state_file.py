@@ -1,4 +1,4 @@
-"""Values that outlive the program, in JSON files; counters, so that no counter of a job falls after a restart."""
+"""Values that outlive the program, in JSON files. Stored counters of a job do not fall after a restart."""
 
 import logging
 from collections.abc import Mapping
@@ -17,10 +17,10 @@ T = TypeVar("T")
 
 
 class StateFile(Generic[T]):
-    """File of one value; ``path`` None: nothing is stored. Not for concurrent changes.
+    """File of one value; without ``path`` nothing is stored. Not for concurrent changes.
 
-    An unreadable file is logged as ``unreadable``, a format of the path and the error, if given. An unwritable file is
-    logged at ``level``.
+    An unreadable file is logged with ``unreadable``, a format of the path and the error, if given. An unwritable file
+    is logged at ``level``.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class _Entry(msgspec.Struct):
 
 
 class _File(msgspec.Struct):
-    """``elapsed_ms`` is the time of writing, in milliseconds since the start of the machine ``boot``."""
+    """``elapsed_ms`` is the time of writing, in milliseconds since the boot with the id ``boot``."""
 
     boot: str
     elapsed_ms: int
@@ -90,10 +90,9 @@ class _File(msgspec.Struct):
 
 
 class CounterFile:
-    """Stores the counters in a file that is replaced atomically. An unreadable or unwritable file affects nothing else.
+    """Stores counters in a file that is replaced atomically. A failure to read or write it affects nothing else.
 
-    ``saved_ms`` is the time of the loaded file, in milliseconds since the machine started; None if unknown. Processes
-    that started later are not included.
+    ``saved_ms`` is the time of the loaded file, in milliseconds since the boot; None if unknown.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -103,7 +102,7 @@ class CounterFile:
         self._last: Mapping[Owner, Mapping[str, float]] = {}
 
     def load(self) -> Reached:
-        """Return the saved counters; empty without any, or if the machine has been restarted since."""
+        """Return the saved counters; empty without any, or if the machine was restarted since."""
         entries: list[_Entry] = []
         found = self._file.load()
         if isinstance(found, list):

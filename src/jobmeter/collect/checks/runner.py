@@ -1,4 +1,4 @@
-"""Run checks, each in its own thread, so that one that fails or hangs affects no other."""
+"""Run checks, each in its own thread, so that a check that fails or hangs affects no other."""
 
 from collections.abc import Callable, Iterable, Mapping
 from threading import Thread
@@ -13,8 +13,8 @@ C = TypeVar("C")
 class CheckRunner(Generic[K, C]):
     """Runs functions that make checks, all at once, within ``patience`` seconds. For one thread.
 
-    A function that still runs from an earlier call is not started again. ``failed`` and ``late`` make the check of a
-    function, by its key and a sentence, that raised an error or has not returned.
+    A function that still runs from an earlier call is not started again. ``failed`` makes the check of a function that
+    raised an error, ``late`` that of one that has not returned, each by its key and a sentence.
     """
 
     def __init__(self, patience: float, failed: Callable[[K, str], C], late: Callable[[K, str], C]) -> None:

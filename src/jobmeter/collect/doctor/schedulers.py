@@ -1,4 +1,4 @@
-"""Checks that this node belongs to a scheduler's cluster, and that the scheduler can be reached."""
+"""Checks of the scheduler of this node: whether it runs here, and whether it answers."""
 
 import os
 import shutil
@@ -33,7 +33,7 @@ class _Overview(msgspec.Struct, rename="kebab"):
 def check_schedulers(
     machine: Machine, environment: Mapping[str, str], kubeconfig: str | None = None, flink: str | None = None
 ) -> Iterator[Check]:
-    """Check Slurm, Kubernetes and Flink. A configured scheduler must answer."""
+    """Check Slurm, Kubernetes and Flink. It is a problem if a configured scheduler does not answer."""
     yield _check_slurm(machine, environment)
     yield _check_kubernetes(machine, environment, kubeconfig)
     yield _check_flink(flink or environment.get("FLINK_REST"))
@@ -60,7 +60,7 @@ def _check_slurm(machine: Machine, environment: Mapping[str, str]) -> Check:
 
 
 def _ping(scontrol: str, environment: Mapping[str, str]) -> tuple[str, bool]:
-    """Return the controller's answer in one line, and True if it does not answer."""
+    """Return the controller's answer in one line, and True if the controller does not answer."""
     try:
         done = subprocess.run(
             [scontrol, "ping"],
@@ -129,6 +129,6 @@ def _check_flink(address: str | None) -> Check:
 
 
 def runs(machine: Machine, program: bytes) -> bool:
-    """True if a process of that name runs."""
+    """Return True if a process of that name runs."""
     folders = (path for path in Path(machine.proc).iterdir() if path.name.isdigit())
     return any((files.read(str(path / "comm")) or b"").strip() == program for path in folders)

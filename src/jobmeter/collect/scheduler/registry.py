@@ -1,4 +1,4 @@
-"""Kinds of schedulers: only this module names them."""
+"""Registry of the kinds of schedulers: only this module names them."""
 
 from importlib import import_module
 

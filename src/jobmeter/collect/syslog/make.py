@@ -33,10 +33,7 @@ def make_system_logs(
     state: Path | None,
     kernel: KernelReader,
 ) -> SystemLogReader | None:
-    """Create the reader of the configured system logs that this machine has; None without any.
-
-    ``kernel`` is the agent's reader of the kernel's log.
-    """
+    """Create the reader of the configured system logs that this machine has; None without any."""
     if settings is None:
         return None
     sources: list[SystemLogSource] = []
@@ -62,7 +59,7 @@ def make_system_logs(
 
 
 def _can_read(kernel: KernelReader) -> bool:
-    """True if the device opens: its mode is not reliable if ``kernel.dmesg_restrict`` is set."""
+    """Return True if the device opens: with ``kernel.dmesg_restrict`` its mode does not tell."""
     try:
         kernel.find_newest()
     except OSError as error:

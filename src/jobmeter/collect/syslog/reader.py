@@ -1,4 +1,4 @@
-"""Thread of the agent that reads system logs and puts their lines into the outbox, each once, in order per source."""
+"""Thread of the agent that puts the lines of system logs into the outbox: each line once, in order per source."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -14,7 +14,6 @@ from jobmeter.collect.state_file import StateFile
 from jobmeter.collect.syslog.base import LogReading, Position, SystemLogEntry, SystemLogSource
 from jobmeter.collect.syslog.files import stream_of
 from jobmeter.collect.syslog.watch import FileWatch, is_gone
-from jobmeter.model.event import Level
 from jobmeter.model.log import LogLine
 from jobmeter.model.syslog import convert_severity
 from jobmeter.model.token_bucket import TokenBucket
@@ -26,17 +25,17 @@ _SCAN_EVERY = 8
 _BREATH = 0.01
 """Seconds between two readings of the kernel's events, so that a busy folder costs little."""
 _BURST_SECONDS = 10
-"""Lines that may come at once, in seconds of the rate limit."""
+"""Seconds of the rate limit whose lines may come at once."""
 _READINGS = 8
-"""Readings of one source in a round, before the others follow."""
+"""Readings of one source before the next source's turn."""
 _log = logging.getLogger(__name__)
 
 
 class Intent(msgspec.Struct, frozen=True):
-    """Lines that are about to be put into the outbox: up to ``end``, the first ``taken`` of them from ``first_ns`` on.
+    """Lines that are about to be put into the outbox, up to ``end``.
 
-    Stored before that, so that an agent that dies meanwhile sends the lines again with equal times, and each counts
-    once.
+    ``taken`` of them have times from ``first_ns`` on. The intent is stored first: if the agent dies meanwhile, it sends
+    the lines again with equal times, and each counts once.
     """
 
     end: Position
@@ -45,7 +44,7 @@ class Intent(msgspec.Struct, frozen=True):
 
 
 class SourcePosition(msgspec.Struct):
-    """Read position of a source, and the intent of the next lines, which may have been sent already."""
+    """Read position of a source, and the intent of the next lines, which may have been sent."""
 
     position: Position
     intent: Intent | None = None
@@ -61,7 +60,7 @@ class LogCheckpoint(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSettings:
-    """System logs that an agent reads. ``lines_a_second`` limits each source; lines above it are counted."""
+    """System logs that an agent reads. ``lines_a_second`` limits each source; further lines are counted."""
 
     kernel: bool = True
     journal: bool = True
@@ -70,11 +69,11 @@ class LogSettings:
 
 
 class SystemLogReader:
-    """Reads sources in turn. Positions are stored in ``state`` (None: not at all).
+    """Reads sources in turn. Positions are stored in the file ``state``, if given.
 
-    A position is stored once the lines before it are in the spool, or, without a spool, once the server has them. While
-    half of the outbox is full, sources are not read. ``dropped`` counts lines above the rate limit; a line in the log
-    marks each gap.
+    A position is stored once the lines before it are in the spool; without a spool, once the server has them. While the
+    outbox is half full, sources are not read. ``dropped`` counts lines above the rate limit; a line in the log marks
+    each gap.
     """
 
     def __init__(  # noqa: PLR0913 - one for each part
@@ -102,7 +101,7 @@ class SystemLogReader:
         self._owner_of = owner_of
         unreadable = "the positions in %s cannot be read (%s): sources are read from where they begin"
         self._file = StateFile(state, msgspec.json.Decoder(LogCheckpoint), unreadable)
-        self._looked_ns = self._file.read_written_ns()
+        self._scanned_ns = self._file.read_written_ns()
         self._saved = self._file.load() or LogCheckpoint()
         self._unsaved = False
         self._unsaveable = False
@@ -164,7 +163,7 @@ class SystemLogReader:
                 self._stopping.wait(_INTERVAL)
 
     def _pause(self) -> None:
-        """Wait for the next round; meanwhile open new log files as soon as the kernel reports them."""
+        """Wait for the next round. Open new log files as soon as the kernel reports them."""
         ends = self._monotonic() + _INTERVAL
         while (left := ends - self._monotonic()) > 0 and not self._watch.is_due:
             if not self._watch.wait(left):
@@ -180,7 +179,7 @@ class SystemLogReader:
             self._forget([key for key in self._saved.places if is_gone(key)])
         if not self._waits:
             self._forget(self._watch.forget_finished())
-        self._watch.scan(self._saved.patterns, self._saved.places, self._looked_ns)
+        self._watch.scan(self._saved.patterns, self._saved.places, self._scanned_ns)
         # Stored once every file was found: a later file is read from its beginning.
         self._unsaved |= self._saved.patterns != self._watch.patterns
 
@@ -193,25 +192,12 @@ class SystemLogReader:
         for path, count in losses.items():
             self._saved.last_ns = max(self._now_ns(), self._saved.last_ns + 1)
             what = "a file" if count == 1 else f"{count} files"
-            text = (
-                f"[jobmeter: {what} of this name was removed before the agent could read it, lines may be missing here]"
-            )
-            lines.append(self._note(text, stream_of(path), self._saved.last_ns))
+            text = f"[jobmeter: {what} of this name was removed before it could be read, lines may be missing here]"
+            entry = SystemLogEntry(text, severity=4)
+            lines.append(self._make_line(stream_of(path), entry, self._saved.last_ns))
         self.sent += len(lines)
         self._unsaved = True
         self._waits = not self._outbox.put(make_logs_frame(lines))
-
-    def _note(self, text: str, stream: str, time_ns: int) -> LogLine:
-        return LogLine(
-            time_ns=time_ns,
-            text=text,
-            project=self._place.project,
-            node=self._place.node,
-            stream=stream,
-            level=Level.WARNING,
-            facility="user",
-            severity=4,
-        )
 
     def _forget(self, keys: Sequence[str]) -> None:
         for key in keys:
@@ -267,20 +253,19 @@ class SystemLogReader:
         self._unsaved = True
 
     def _put(self, source: SystemLogSource, entries: list[SystemLogEntry], intent: Intent) -> None:
-        lines = [
-            self._make_line(source, entry, intent.first_ns + at) for at, entry in enumerate(entries[: intent.taken])
-        ]
+        sent = enumerate(entries[: intent.taken])
+        lines = [self._make_line(source.stream, entry, intent.first_ns + at) for at, entry in sent]
         missing = len(entries) - intent.taken
         if missing > 0:
             self.dropped += missing
             text = f"[jobmeter: {missing} lines are missing here, they came faster than {self._rate:g} a second]"
             note = SystemLogEntry(text, entries[-1].time_ns, severity=4, facility=entries[-1].facility)
-            lines.append(self._make_line(source, note, intent.first_ns + len(entries)))
+            lines.append(self._make_line(source.stream, note, intent.first_ns + len(entries)))
         if lines and not self._outbox.put(make_logs_frame(lines)):
             self._waits = True
         self.sent += len(lines)
 
-    def _make_line(self, source: SystemLogSource, entry: SystemLogEntry, time_ns: int) -> LogLine:
+    def _make_line(self, stream: str, entry: SystemLogEntry, time_ns: int) -> LogLine:
         owner = self._owner_of(entry.pid) if entry.pid is not None else None
         return LogLine(
             time_ns=time_ns if entry.time_ns is None else entry.time_ns,
@@ -289,7 +274,7 @@ class SystemLogReader:
             project=(owner.project if owner else "") or self._place.project,
             replica=owner.replica if owner else "",
             node=self._place.node,
-            stream=source.stream,
+            stream=stream,
             level=None if entry.severity is None else convert_severity(entry.severity),
             facility=entry.facility,
             severity=entry.severity,

@@ -1,7 +1,6 @@
 """Rows other than samples where the leading server alone writes: followers send it log lines, spans and outbox rows."""
 
 from collections.abc import Callable
-from typing import Protocol
 
 import msgspec
 
@@ -9,7 +8,7 @@ from jobmeter.model.log import LogLine
 from jobmeter.model.retention import Retention
 from jobmeter.model.shipper import OutboxRow
 from jobmeter.model.span import Span
-from jobmeter.store.base import LogStore, OutboxStore, SpanStore
+from jobmeter.store.base import Store
 from jobmeter.store.clickhouse.peer_work import LeaderCommands
 
 LINES, SPANS, OUTBOX, TRIM = "append_lines", "append_spans", "append_outbox", "trim_outbox"
@@ -26,15 +25,7 @@ def send_to_no_leader(name: str, shipper: int, rows: Callable[[], object]) -> bo
     return False
 
 
-class LedTables(Protocol):
-    """Store with these tables."""
-
-    logs: LogStore
-    spans: SpanStore
-    outbox: OutboxStore
-
-
-def make_table_commands(store: LedTables) -> LeaderCommands:
+def make_table_commands(store: Store) -> LeaderCommands:
     """Return the commands by which followers change the tables of a leader."""
     decode = msgspec.msgpack.decode
     return {

@@ -11,11 +11,11 @@ import msgspec
 import numpy as np
 
 from jobmeter.errors import JobmeterError, UnavailableError
-from jobmeter.model.batch import SampleBatch, SeriesKeys, Uint64s
+from jobmeter.model.batch import SampleBatch, SeriesKeys
 from jobmeter.model.retention import Retention
 from jobmeter.model.time import MAX_TIME_MS, read_clock
 from jobmeter.store.clickhouse.catalog import Catalog
-from jobmeter.store.clickhouse.commit import DirectInserts, Flusher
+from jobmeter.store.clickhouse.commit import CommitLog, DirectInserts, Flusher
 from jobmeter.store.clickhouse.followed_rows import FollowedRows, make_batch
 from jobmeter.store.clickhouse.journal import Journal, JournalLimits
 from jobmeter.store.clickhouse.leader_link import LeaderLink
@@ -36,12 +36,12 @@ _JOBS = msgspec.msgpack.Decoder(list[str])
 _NEVER = -1
 """Number that no roll-up state has, so that the second mark is always made."""
 _IDLE_SECONDS, _IDLE_STEP_SECONDS = 5.0, 0.1
-"""Seconds for which a commit waits while this server has no role, and the longest time between two looks."""
+"""Seconds for which a commit waits while this server has no role, and between two checks of the role."""
 _RETRY_AFTER_MS = 1_000
 _NO_ROLE = "the servers of the telemetry engine are agreeing on the one that leads: try again"
 
 
-class NodeLog:
+class NodeLog(CommitLog):
     """Commit log of a ClickHouse node, which also has the ``Duties`` of ``membership``.
 
     ``check`` and ``get_valid_until`` belong to ``NodeMembership``; like ``peers`` they are set once the server has a
@@ -282,12 +282,6 @@ class NodeLog:
         """Return when earlier rows are in the node."""
         if self.run_command("flush", before_ms) is None and self._journal is not None:
             self._journal.flush(before_ms)
-
-    def begin(self, ids: Uint64s) -> None:
-        """Do nothing: other servers may begin to write to the same series."""
-
-    def forget(self) -> None:
-        """Do nothing: there are no statistics of series."""
 
     def read_statistics(self) -> dict[str, int]:
         """Return the sizes of the journal."""

@@ -1,7 +1,7 @@
 """The statements that compute roll-ups. Each replaces rows: running it again gives the same result.
 
-``FINAL`` leaves the last written copy of every sample. ``{scope}`` restricts a statement to some jobs and a share of
-the series. The same text fits every table, because all have the columns ``job`` and ``series``.
+``FINAL`` leaves the last written copy of every sample. ``@scope`` stands for a condition that selects some jobs and a
+share of the series. The same text fits every table, because all have the columns ``job`` and ``series``.
 """
 
 from jobmeter.store.clickhouse.decimals import ALIKE, FIRST, LAST, MAXIMUM, MINIMUM, STORED, SUM, VALUE, select_stored

@@ -87,7 +87,7 @@ def require_alike(servers: Sequence[NodeProcess], database: str) -> None:
 
 def write(store: ClickHouseStore, slot: Slot, number: int) -> None:
     """Store a sample, a line and a rolled-up hour."""
-    store.append(batch_of({(slot.gauge(), slot.start + number): float(number)}), FOREVER)
+    store.append_all((batch_of({(slot.gauge(), slot.start + number): float(number)}),), FOREVER)
     store.logs.append([line_of(slot, number, f"line {number}")], FOREVER)
 
 

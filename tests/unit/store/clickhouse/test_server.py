@@ -117,7 +117,7 @@ def test_two_servers_share_an_engine(server_dsn, server_store):
 
 def test_a_server_that_others_may_have_expelled_neither_answers_nor_acknowledges(server_dsn, monkeypatch):
     with opened(f"{server_dsn}_expelled") as store:
-        store.append(batch_of({(ONE, START): 1.0}), FOREVER)
+        store.append_all((batch_of({(ONE, START): 1.0}),), FOREVER)
         done = store.rollup_state.read_done()
         store.membership.stop()
         with monkeypatch.context() as patch:
@@ -125,7 +125,7 @@ def test_a_server_that_others_may_have_expelled_neither_answers_nor_acknowledges
             for use in (
                 lambda: store.find(SeriesSelector(jobs=(ONE.job_key,))),
                 lambda: store.find_rolled_up_ranges((ONE.job_key,), TimeRange(0, HOUR)),
-                lambda: store.append(batch_of({(ONE, START): 2.0}), FOREVER),
+                lambda: store.append_all((batch_of({(ONE, START): 2.0}),), FOREVER),
                 lambda: store.roll_up(done + 2 * HOUR),
             ):
                 with pytest.raises(UnavailableError, match="cannot confirm that it sees"):

@@ -70,7 +70,7 @@ def test_followers_write_by_the_leader_and_read_what_it_wrote(pair):
     assert (role(first), role(second)) == ("leads, followers: 1", "follows the leading server")
     slot = Slot()
     for number, store in enumerate((first, second)):
-        store.append(batch_of({(slot.gauge(), slot.start + number): float(number)}), FOREVER)
+        store.append_all((batch_of({(slot.gauge(), slot.start + number): float(number)}),), FOREVER)
         store.logs.append([line_of(slot, number, f"line {number}")], FOREVER)
     for store in pair:
         assert len(read_all(store, [slot.gauge()], slot.span)) == 2
@@ -82,7 +82,7 @@ def test_followers_write_by_the_leader_and_read_what_it_wrote(pair):
 
 
 def write(store: ClickHouseStore, slot: Slot, number: int) -> None:
-    store.append(batch_of({(slot.gauge(), slot.start + number): float(number)}), FOREVER)
+    store.append_all((batch_of({(slot.gauge(), slot.start + number): float(number)}),), FOREVER)
     store.logs.append([line_of(slot, number, f"line {number}")], FOREVER)
 
 
@@ -148,7 +148,7 @@ def test_a_group_that_works_goes_on_without_its_table_of_servers(servers, pair, 
     with servers[1].killed():
         with pytest.raises(UnavailableError, match="does not answer"):  # nobody may exclude the replica now
             pair[1].logs.append([line_of(slot, 2, "line 2")], FOREVER)
-        pair[1].append(batch_of({(slot.gauge(), slot.start + 2): 2.0}), FOREVER)  # into the journal
+        pair[1].append_all((batch_of({(slot.gauge(), slot.start + 2): 2.0}),), FOREVER)  # into the journal
         assert len(read_all(pair[0], [slot.gauge()], slot.span)) == 3
         group.away = False
         pair[1].logs.append([line_of(slot, 2, "line 2")], FOREVER)
@@ -172,7 +172,7 @@ def test_a_server_without_the_registry_of_the_group_does_not_start(servers, data
 def test_the_only_server_of_replicas_becomes_one_of_several(servers, database, tmp_path, group):
     dsn, slot = address(servers, database), Slot()
     with closing(open_store(dsn, CLOCK, tmp_path / "first")) as store:
-        store.append(batch_of({(slot.gauge(), slot.start): 0.0}), FOREVER)
+        store.append_all((batch_of({(slot.gauge(), slot.start): 0.0}),), FOREVER)
         with (
             pytest.raises(UnavailableError, match="another server uses these replicas"),
             opened(dsn, tmp_path / "second", group),
@@ -230,12 +230,12 @@ def test_replicas_refuse_the_insert_of_a_leader_that_froze_before_it(servers, pa
     wait_until(lambda: all(map(is_complete, pair)), "the repair", 60)
     log = first.node_log
     assert log is not None
-    first.append(batch_of({(slot.gauge(), slot.start): 0.0}), FOREVER)
+    first.append_all((batch_of({(slot.gauge(), slot.start): 0.0}),), FOREVER)
     first.maintenance.flush()  # so that the next insert is only of samples
     freeze = Freeze(first)
-    first.append(batch_of({(slot.gauge(), slot.start): 1.0}), FOREVER)
+    first.append_all((batch_of({(slot.gauge(), slot.start): 1.0}),), FOREVER)
     freeze.await_succession(second, group)
-    second.append(batch_of({(slot.gauge(), slot.start): 2.0}), FOREVER)
+    second.append_all((batch_of({(slot.gauge(), slot.start): 2.0}),), FOREVER)
     second.maintenance.flush()
     freeze.thaw()
     wait_until(lambda: log.read_statistics()["failures"])
@@ -333,6 +333,6 @@ def test_a_roll_up_of_a_former_leader_that_ends_late_replaces_no_newer_one(serve
 def test_a_leader_that_ends_after_its_follower_leaves_no_row_in_its_journal(servers, database, tmp_path, group):
     dsn, slot = address(servers, database), Slot()
     with opened(dsn, tmp_path / "first", group) as first, opened(dsn, tmp_path / "second", group):
-        first.append(batch_of({(slot.gauge(), slot.start): 0.0}), FOREVER)
+        first.append_all((batch_of({(slot.gauge(), slot.start): 0.0}),), FOREVER)
     assert first.node_log is not None
     assert not first.node_log.read_statistics()["rows"]

@@ -1,4 +1,4 @@
-"""Kubernetes as a kind of scheduler: connection to its API server."""
+"""Kubernetes as a kind of scheduler."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""State across restarts: the names of jobs, and the attempt that a pod began with."""
+"""State across restarts: the names of jobs, and the first attempt of each pod."""
 
 import hashlib
 import logging
@@ -10,12 +10,12 @@ from jobmeter.collect.state_file import StateFile
 from jobmeter.model.pod import parse_pod_job
 
 _NAMES = 100_000
-"""Most remembered names of jobs; the oldest are dropped first."""
+"""Most remembered names of jobs. The oldest are dropped first."""
 _FILE = "kubernetes.json"
 
 
 class SavedPod(msgspec.Struct, array_like=True):
-    """Replica of a pod, the attempt of its first run, and its ``runs`` so far."""
+    """Replica of a pod, the attempt of its first run, and the number of its ``runs``."""
 
     replica: str
     first: int
@@ -25,7 +25,7 @@ class SavedPod(msgspec.Struct, array_like=True):
 
 
 class SavedJob(msgspec.Struct, omit_defaults=True):
-    """Job that was not finished when last read: its id, and its pods by uid, oldest first."""
+    """Job that was not finished when it was last read: its id, and its pods by uid, oldest first."""
 
     job_id: str
     project: str = ""
@@ -33,7 +33,7 @@ class SavedJob(msgspec.Struct, omit_defaults=True):
 
 
 class SavedState(msgspec.Struct, omit_defaults=True):
-    """Saved state. ``names`` maps (project, job id) to the key of the root owner; ``jobs`` are living jobs by that key.
+    """Saved state. ``names`` maps (project, job id) to the key of the root owner; ``jobs`` are living jobs by key.
 
     A key is NAMESPACE/KIND/UID. Releases up to 0.1 stored only the uid.
     """
@@ -42,10 +42,10 @@ class SavedState(msgspec.Struct, omit_defaults=True):
     jobs: dict[str, SavedJob] = {}
 
     def adopt(self, key: str, name: str, project: str, *, verified: bool, pod: str) -> SavedJob:
-        """Return the job of a root owner, added if missing; ``pod`` is the uid of the joining pod.
+        """Return the job of a root owner, added if missing. ``pod`` is the uid of the joining pod.
 
-        An entry without a namespace is taken by an owner that the API server is known to have (``verified``), or by a
-        pod that the entry names: anybody can name the uid of an owner in another namespace.
+        An entry without a namespace belongs to a ``verified`` owner, or to a pod that the entry names, because anybody
+        can name the uid of an owner in another namespace.
         """
         uid = key.rpartition("/")[2]
         job, old = self.jobs.get(key), self.jobs.get(uid)
@@ -71,7 +71,7 @@ class SavedState(msgspec.Struct, omit_defaults=True):
         return candidate
 
     def _take(self, project: str, job_id: str, key: str) -> None:
-        """Store that the job has this id; the oldest names are dropped beyond the limit."""
+        """Store the id of the job. Beyond the limit the oldest names are dropped."""
         name = f"{project}/{job_id}"
         self.names.pop(name, None)
         self.names[name] = key
@@ -80,6 +80,6 @@ class SavedState(msgspec.Struct, omit_defaults=True):
 
 
 def make_saved_state_file(folder: Path | None) -> StateFile[SavedState]:
-    """Return the file of the state; ``folder`` None: no file."""
+    """Return the file of the state; without ``folder``: no file."""
     unreadable = "%s cannot be read (%s): earlier names are lost"
     return StateFile(folder / _FILE if folder else None, msgspec.json.Decoder(SavedState), unreadable, logging.WARNING)

@@ -15,7 +15,7 @@ from jobmeter.errors import ConfigurationError
 from jobmeter.model.time import SystemClock
 
 _BATCH = 1_000
-"""Most jobs in one query of ``sacct``: a command line has a limit."""
+"""Most jobs in one query of ``sacct``. A command line has a limit."""
 _EPOCH = {"SLURM_TIME_FORMAT": "%s"}
 
 
