@@ -50,9 +50,9 @@ VERBS = frozenset(
     determine diagnose did digest discard disconnect disown divide do downsample drain draw drive drop dump emit
     encode end enter erase escape estimate evaluate examine exclude exit expand expects expel expire explain export
     expose extend fail feed fence fill filter finalize find finish fit fits floor flush follow for forget format
-    forward freeze from fulfils gather get give go greet group grow guard handle has hash hear hide humanize
+    fork forward freeze from fulfils gather get give go greet group grow guard handle has hash hear hide humanize
     identify import include includes index ingest insert interleave intern intersect invalidate is issue iterate
-    join keep label lacks lay lead learn lease leave lift limit list load lock log look lose make map mark match
+    join keep kill label lacks lay lead learn lease leave lift limit list load lock log look lose make map mark match
     matches may measure measures meets mend merge migrate mirror move must mute name names narrow normalize note
     notice notify number observe offer on open order overwrite owns pack parse passes pause peek perform pick
     ping plot point poll pop post predict prefetch prefix prepare price print probe process prove prune put
@@ -62,7 +62,7 @@ VERBS = frozenset(
     resume retry return reverse revoke roll round route run runs save say scale scan seal search select send
     serve set share ship shorten show shows sign simplify skip slice smooth sort spend split spool spot spread
     stamp start step stop store stores stream strip submit subtract suggest sum summarize swap sweep tag take
-    test throttle tick to train transform translate trim trust turn unblock unescape unload unmap unpack unseal
+    test throttle tick to train transform translate trim trust try turn unblock unescape unload unmap unpack unseal
     unwrap update upgrade use verify view void wait wake was watch welcome widen with without work works wrap
     write writes
 """,

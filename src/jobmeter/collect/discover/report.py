@@ -3,7 +3,7 @@
 import os
 import platform
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -98,31 +98,27 @@ class JobReporter:
         )
 
 
+@dataclass(slots=True, eq=False)
 class NodeReporter:
     """Record source: the description of the node, at the start, every hour, and when its devices change."""
 
-    def __init__(
-        self,
-        place: NodeIdentity,
-        devices: Callable[[], Mapping[str, Accelerator]],
-        proc_root: str = "/proc",
-        interval_ms: int | None = None,
-        state: Path | None = None,
-    ) -> None:
-        """``devices`` returns the devices by name.
+    place: NodeIdentity
+    devices: Callable[[], Mapping[str, Accelerator]]
+    """Function that returns the devices by name."""
+    proc_root: str = "/proc"
+    interval_ms: int | None = None
+    """Interval of the agent, by which the server detects a silent agent."""
+    state: Path | None = None
+    """Folder that stores the history of devices."""
+    _history: DeviceHistory = field(init=False)
+    _sent: dict[str, Any] = field(default_factory=dict)
+    _sent_ms: int = 0
+    _machine: dict[str, Any] = field(default_factory=dict)
+    _read_ms: int = -_MACHINE_MS
 
-        ``interval_ms`` is the agent's interval, by which the server detects a silent agent. ``state`` is the folder
-        that stores the history of devices.
-        """
-        self._place = place
-        self._devices = devices
-        self._proc = proc_root
-        self._interval_ms = interval_ms
-        self._history = DeviceHistory(state)
-        self._sent: dict[str, Any] = {}
-        self._sent_ms = 0
-        self._machine: dict[str, Any] = {}
-        self._read_ms = -_MACHINE_MS
+    def __post_init__(self) -> None:
+        """Load the history."""
+        self._history = DeviceHistory(self.state)
 
     def take_records(self, now_ms: int) -> Records:
         """Return the node's record if it is due."""
@@ -131,19 +127,19 @@ class NodeReporter:
             return Records()
         self._history.save()
         self._sent, self._sent_ms = info, now_ms
-        place = self._place
+        place = self.place
         node = NodeRecord(name=place.node, cluster=place.cluster, resource_group=place.resource_group, info=info)
         return Records(nodes=[node])
 
     def _describe(self, now_ms: int) -> dict[str, Any]:
-        devices = [_describe_device(name, device) for name, device in self._devices().items()]
+        devices = [_describe_device(name, device) for name, device in self.devices().items()]
         since, former = self._history.update(now_ms, devices)
         if not 0 <= now_ms - self._read_ms < _MACHINE_MS:
-            self._machine, self._read_ms = _describe_machine(self._proc), now_ms
+            self._machine, self._read_ms = _describe_machine(self.proc_root), now_ms
         info: dict[str, Any] = {
             **self._machine,
             "agent": __version__,
-            "interval_ms": self._interval_ms,
+            "interval_ms": self.interval_ms,
             "devices": [
                 {**one, **({"since": since[one["device"]]} if one["device"] in since else {})} for one in devices
             ],

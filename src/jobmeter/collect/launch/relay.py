@@ -122,10 +122,6 @@ class MlflowRelay(LocalServer):
             own[name] = ",".join(filter(None, (environment.get(name), LOOPBACK)))
         return {**environment, **own}
 
-    def close(self) -> None:
-        """Close the port."""
-        self.stop()
-
     def is_authorized(self, authorization: str) -> bool:
         """Return True for the token of this job."""
         return hmac.compare_digest(authorization.encode(), f"Bearer {self._token}".encode())

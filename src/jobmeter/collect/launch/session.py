@@ -317,7 +317,7 @@ class JobRun:
         # The last tick marks the end of the job, so it comes before every call that may wait.
         last = guard("measuring", lambda: loop.tick(force=True), None) if loop else None
         if self._relay:
-            guard("receiving runs of MLflow", self._relay.close, None)
+            guard("receiving runs of MLflow", self._relay.stop, None)
         return last or max(self._clock.now_ms(), *(life.end or 0 for life in self._lives), 0)
 
     def _list_gone_ranks(self) -> list[GoneRank]:
@@ -360,14 +360,14 @@ class JobRun:
 
     def _count_ended(self, ended: ChildExit) -> None:
         """Count the final figures of a replica's first process, or of an adopted orphan."""
-        look = self._final_stats.pop(ended.pid, None)
-        if look is None or look.owner is None:
+        final = self._final_stats.pop(ended.pid, None)
+        if final is None or final.owner is None:
             return
-        # Until its exec a process is a copy of this one: a peak that is not above ours is not the command's.
+        # Until its exec a process is a copy of this one, whose own peak is not the command's.
         peak = ended.memory_peak if ended.memory_peak > self._own_peak else 0.0
-        groups = next((other.member.groups for other in self._roots.values() if other.member.owner == look.owner), {})
+        groups = next((other.member.groups for other in self._roots.values() if other.member.owner == final.owner), {})
         self._collectors.jobs.note_end(
-            Ended(look.key, look.owner, ended.cpu_seconds, peak, look.io, groups, look.waited_seconds, look.place)
+            Ended(final.key, final.owner, ended.cpu_seconds, peak, final.io, groups, final.waited_seconds, final.place)
         )
 
     def _watch(self, samples: Samples) -> None:

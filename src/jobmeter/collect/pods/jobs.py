@@ -24,41 +24,8 @@ _AGAIN = 60.0
 """Seconds between requests for a pod that no longer waits."""
 _FORGET = 3_600.0
 _MOST = 10_000
-_FILE = "pods.json"
 _MOST_STORED = 2_000
 """Most stored pods. The oldest are dropped first."""
-
-
-class PodDirectory:
-    """Pods with known jobs, stored in a folder over a restart of the agent, when the server may be unavailable.
-
-    Without a folder they are only in memory. Not for concurrent changes.
-    """
-
-    def __init__(self, folder: Path | None) -> None:
-        self._file = StateFile(
-            folder / _FILE if folder else None,
-            msgspec.json.Decoder(list[PodReplica]),
-            "%s cannot be read (%s): all pods are requested from the server again",
-            logging.WARNING,
-        )
-        self._pods = {one.uid: one for one in self._file.load() or ()}
-
-    def __bool__(self) -> bool:
-        return bool(self._pods)
-
-    def get(self, uid: str) -> PodReplica | None:
-        """Return the replica of the pod; None if unknown."""
-        return self._pods.get(uid)
-
-    def add(self, found: Iterable[PodReplica]) -> None:
-        """Store pods, replacing earlier entries."""
-        fresh = {one.uid: one for one in found}
-        if not fresh:
-            return
-        pods = {**{uid: one for uid, one in self._pods.items() if uid not in fresh}, **fresh}
-        self._pods = dict(list(pods.items())[-_MOST_STORED:])
-        self._file.save(list(self._pods.values()))
 
 
 class PodJobs:
@@ -74,13 +41,19 @@ class PodJobs:
     def __init__(
         self, processes: Callable[[], Iterable[Process]], monotonic: Callable[[], float], state: Path | None = None
     ) -> None:
-        """``state`` is a folder that stores the pods over a restart of the agent."""
+        """``state`` is a folder that stores pods with known jobs, for a restart while no server answers."""
         self._processes = processes
         self._monotonic = monotonic
-        self._directory = PodDirectory(state)
+        self._file = StateFile(
+            state and state / "pods.json",
+            msgspec.json.Decoder(list[PodReplica]),
+            "%s cannot be read (%s): all pods are requested from the server again",
+            logging.WARNING,
+        )
+        self._known = {one.uid: one for one in self._file.load() or ()}
         self._pods: dict[str, Pod] = {}
         self._lock = Lock()
-        self._found_any = bool(self._directory)
+        self._found_any = bool(self._known)
         self._any_overdue = False
         self._patient = True
 
@@ -163,7 +136,10 @@ class PodJobs:
                 self._found_any = True
                 for pod in self._pods.values():
                     pod.guess = None
-        self._directory.add(by_uid.values())
+        if by_uid:
+            known = {**{uid: one for uid, one in self._known.items() if uid not in by_uid}, **by_uid}
+            self._known = dict(list(known.items())[-_MOST_STORED:])
+            self._file.save(list(self._known.values()))
 
     def abandon(self) -> None:
         """Stop waiting for names: the agent stops, or the server has no endpoint for pods."""
@@ -207,7 +183,7 @@ class PodJobs:
     def _get_pod(self, uid: str, now: float) -> Pod:
         pod = self._pods.get(uid)
         if pod is None:
-            self._pods[uid] = pod = Pod(uid, now, replica=self._directory.get(uid), abandoned=not self._patient)
+            self._pods[uid] = pod = Pod(uid, now, replica=self._known.get(uid), abandoned=not self._patient)
         pod.used = now
         return pod
 

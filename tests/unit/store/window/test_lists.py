@@ -56,7 +56,7 @@ def test_a_new_series_of_one_job_leaves_the_lists_of_others():
     assert engine.finds == 2
 
 
-def test_a_search_over_all_jobs_asks_the_engine_again_only_after_a_change():
+def test_a_search_over_all_jobs_reads_the_engine_again_only_after_a_change():
     engine = Engine()
     store = WindowedStore(engine, Clock(), length_ms=10**7, bound=2**30)
     powers, clocks = (SeriesSelector(metrics=frozenset({name})) for name in ("gpu.power", "gpu.clock"))
