@@ -5,7 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 
 
-def sync_path(path: Path) -> None:
+def flush_path(path: Path) -> None:
     """Wait until a file, or the names in a folder, are on disk."""
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -23,7 +23,7 @@ def replace_file(path: Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         draft.replace(path)
-        sync_path(path.parent)
+        flush_path(path.parent)
     finally:
         with suppress(OSError):
             draft.unlink()

@@ -21,7 +21,7 @@ import msgspec
 import sqlalchemy as sa
 
 from jobmeter.errors import ConflictError, InvalidRequestError, UnavailableError
-from jobmeter.files import sync_path
+from jobmeter.files import flush_path
 from jobmeter.registry import changes
 from jobmeter.registry.database import SQLITE, Database
 from jobmeter.registry.migrate import HEAD, REVISIONS, migrate
@@ -105,9 +105,9 @@ def _copy(source: Path, target: Path) -> None:
 
 def _publish(part: Path, target: Path) -> None:
     # Either on disk under its final name, or absent.
-    sync_path(part)
+    flush_path(part)
     part.rename(target)
-    sync_path(target.parent)
+    flush_path(target.parent)
 
 
 def _dump(database: Database, target: Path) -> None:

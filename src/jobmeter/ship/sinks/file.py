@@ -8,7 +8,7 @@ from pathlib import Path
 import zstandard
 
 from jobmeter.errors import ConfigurationError
-from jobmeter.files import sync_path
+from jobmeter.files import flush_path
 from jobmeter.ship.guard import DestinationPolicy
 from jobmeter.ship.line import ShippedLine
 from jobmeter.ship.sink import Origin, SinkError, SinkSettings
@@ -68,7 +68,7 @@ class FileSink:
         self._path = begun[-1] if begun else self._free(number)
         self._descriptor = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_APPEND, 0o600)
         _cut(self._descriptor)
-        sync_path(self._directory)
+        flush_path(self._directory)
         return self._descriptor
 
     def _free(self, number: int) -> Path:
@@ -121,5 +121,5 @@ def _compress(path: Path) -> None:
         file.flush()
         os.fsync(file.fileno())
     part.rename(target)
-    sync_path(path.parent)
+    flush_path(path.parent)
     path.unlink()
