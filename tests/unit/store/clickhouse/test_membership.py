@@ -3,6 +3,7 @@
 They also announce changed records to each other, so that each may cache them.
 """
 
+import os
 import random
 import time
 from contextlib import suppress
@@ -873,7 +874,7 @@ def test_an_expelled_server_whose_disk_is_full_joins_again_under_the_number_that
     first = joined(world, tmp_path / "a")
     number = first.membership.number
     world.write(ServerRow(number, beat=99, state=EXPELLED))
-    draft = first.folder / ".owner"
+    draft = first.folder / f".owner.{os.getpid()}"
     draft.mkdir()  # no file can be written in its place
     for _ in range(2):
         with pytest.raises(UnavailableError):
