@@ -14,7 +14,7 @@ from tests.store_contract.slot import Slot
 from tests.support.clickhouse import NodeProcess
 from tests.support.server_group import MemoryServerGroup
 from tests.support.waiting import wait_until
-from tests.unit.store.clickhouse.test_replicas import CLOCK, _short_waits, address, complete, servers  # noqa: F401
+from tests.unit.store.clickhouse.test_replicas import CLOCK, _short_waits, address, complete  # noqa: F401
 
 from jobmeter.errors import ConfigurationError, UnavailableError
 from jobmeter.model.shipper import OutboxRow
@@ -46,7 +46,7 @@ def opened(dsn: str, journals: Path, group: MemoryServerGroup) -> Iterator[Click
 
 
 @pytest.fixture
-def pair(servers, database, tmp_path, group) -> Iterator[Sequence[ClickHouseStore]]:  # noqa: F811
+def pair(servers, database, tmp_path, group) -> Iterator[Sequence[ClickHouseStore]]:
     with ExitStack() as stack:
         dsn = address(servers, database)
         yield [stack.enter_context(opened(dsn, tmp_path / name, group)) for name in ("first", "second")]
@@ -97,7 +97,7 @@ def is_complete(store: ClickHouseStore) -> bool:
 
 
 @pytest.mark.parametrize("fault", [NodeProcess.killed, NodeProcess.frozen])
-def test_no_server_reads_a_replica_that_lacks_what_another_server_wrote(servers, pair, fault):  # noqa: F811
+def test_no_server_reads_a_replica_that_lacks_what_another_server_wrote(servers, pair, fault):
     slot = Slot()
     wait_until(lambda: all(map(is_complete, pair)), "the repair", 60)
     written = 0
@@ -116,7 +116,7 @@ def test_no_server_reads_a_replica_that_lacks_what_another_server_wrote(servers,
             require_written(one, slot, written)
 
 
-def test_a_follower_succeeds_and_the_former_leader_writes_no_more(servers, database, tmp_path, group):  # noqa: F811
+def test_a_follower_succeeds_and_the_former_leader_writes_no_more(servers, database, tmp_path, group):
     dsn, slot = address(servers, database), Slot()
     with opened(dsn, tmp_path / "second", group) as second, opened(dsn, tmp_path / "first", group) as first:
         assert role(first) == "follows the leading server"
@@ -137,7 +137,7 @@ def test_a_follower_succeeds_and_the_former_leader_writes_no_more(servers, datab
             require_written(again, slot, 3)
 
 
-def test_a_group_that_works_goes_on_without_its_table_of_servers(servers, pair, group):  # noqa: F811
+def test_a_group_that_works_goes_on_without_its_table_of_servers(servers, pair, group):
     slot = Slot()
     wait_until(lambda: all(map(is_complete, pair)), "the repair", 60)
     group.away = True
@@ -156,7 +156,7 @@ def test_a_group_that_works_goes_on_without_its_table_of_servers(servers, pair, 
             require_written(one, slot, 3)
 
 
-def test_a_server_without_the_registry_of_the_group_does_not_start(servers, database, tmp_path, group):  # noqa: F811
+def test_a_server_without_the_registry_of_the_group_does_not_start(servers, database, tmp_path, group):
     dsn, slot = address(servers, database), Slot()
     with opened(dsn, tmp_path / "first", group) as store:
         write(store, slot, 0)
@@ -169,7 +169,7 @@ def test_a_server_without_the_registry_of_the_group_does_not_start(servers, data
         require_written(store, slot, 1)
 
 
-def test_the_only_server_of_replicas_becomes_one_of_several(servers, database, tmp_path, group):  # noqa: F811
+def test_the_only_server_of_replicas_becomes_one_of_several(servers, database, tmp_path, group):
     dsn, slot = address(servers, database), Slot()
     with closing(open_store(dsn, CLOCK, tmp_path / "first")) as store:
         store.append_all((batch_of({(slot.gauge(), slot.start): 0.0}),), FOREVER)
@@ -225,7 +225,7 @@ class Freeze:
         self._thawed.set()
 
 
-def test_replicas_refuse_the_insert_of_a_leader_that_froze_before_it(servers, pair, group):  # noqa: F811
+def test_replicas_refuse_the_insert_of_a_leader_that_froze_before_it(servers, pair, group):
     slot, (first, second) = Slot(), pair
     wait_until(lambda: all(map(is_complete, pair)), "the repair", 60)
     log = first.node_log
@@ -258,7 +258,7 @@ LATE_WRITES: dict[str, Callable[[ClickHouseStore, Slot], object]] = {
 
 
 @pytest.mark.parametrize("write_late", LATE_WRITES.values(), ids=LATE_WRITES)
-def test_replicas_refuse_another_write_of_a_leader_that_froze_before_it(servers, pair, group, write_late):  # noqa: F811
+def test_replicas_refuse_another_write_of_a_leader_that_froze_before_it(servers, pair, group, write_late):
     slot, (first, second) = Slot(), pair
     wait_until(lambda: all(map(is_complete, pair)), "the repair", 60)
     write(first, slot, 0)
@@ -307,7 +307,7 @@ def rolls_up(store: ClickHouseStore, until_ms: int) -> bool:
     return True
 
 
-def test_a_roll_up_of_a_former_leader_that_ends_late_replaces_no_newer_one(servers, pair, group, monkeypatch):  # noqa: F811
+def test_a_roll_up_of_a_former_leader_that_ends_late_replaces_no_newer_one(servers, pair, group, monkeypatch):
     slot, (first, second) = Slot(), pair
     wait_until(lambda: all(map(is_complete, pair)), "the repair", 60)
     stored = {(slot.gauge(), slot.start): 1.0}
@@ -330,7 +330,7 @@ def test_a_roll_up_of_a_former_leader_that_ends_late_replaces_no_newer_one(serve
                 assert stored_buckets(second, [slot.gauge()], slot.span, tier) == expected
 
 
-def test_a_leader_that_ends_after_its_follower_leaves_no_row_in_its_journal(servers, database, tmp_path, group):  # noqa: F811
+def test_a_leader_that_ends_after_its_follower_leaves_no_row_in_its_journal(servers, database, tmp_path, group):
     dsn, slot = address(servers, database), Slot()
     with opened(dsn, tmp_path / "first", group) as first, opened(dsn, tmp_path / "second", group):
         first.append_all((batch_of({(slot.gauge(), slot.start): 0.0}),), FOREVER)
