@@ -1,6 +1,6 @@
 """Facts of jobs and nodes over time: records, findings, contacts. Metrics of PromQL are made from them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -12,14 +12,13 @@ from jobmeter.model.job import Condition, Job, JobFilter, JobState, Operator
 from jobmeter.model.question import Question
 from jobmeter.model.time import HOUR
 from jobmeter.query.nodes import SILENT_MS, NodesQuestion, NodeStatus, find_nodes
-from jobmeter.query.permitted import list_permitted_jobs
+from jobmeter.query.permitted import iterate_permitted_jobs
 from jobmeter.registry.base import Registry
 
 KEEP_MS = HOUR
 """Time in milliseconds after its end in which the facts of a job remain."""
 MOST_JOBS, MOST_EVENTS = 10_000, 100_000
 """Most jobs, and most events, of an answer."""
-_PAGE = 1_000
 _CHUNK = 500
 """Jobs whose events are read together."""
 
@@ -87,7 +86,7 @@ def get_job_facts(
     alive = frozenset({JobState.QUEUED, JobState.RUNNING})
     for narrowed in (JobFilter(states=alive), JobFilter(conditions=(ended,))):
         listed = msgspec.structs.replace(narrowed, projects=projects, ids=question.ids)
-        for job in _iterate_jobs(registry, listed, scope, now_ms):
+        for job in iterate_permitted_jobs(registry, listed, scope, now_ms):
             found[job.project, job.id] = job
             if len(found) > MOST_JOBS:
                 raise LimitExceededError(
@@ -95,17 +94,6 @@ def get_job_facts(
                 )
     events = _findings(registry, found) if question.findings else ()
     return JobFacts(list(found.values()), events, now_ms)
-
-
-def _iterate_jobs(registry: Registry, question: JobFilter, scope: Scope, now_ms: int) -> Iterator[Job]:
-    offset = 0
-    while True:
-        page = msgspec.structs.replace(question, offset=offset, limit=_PAGE)
-        jobs = list_permitted_jobs(registry, page, scope, now_ms).jobs
-        yield from jobs
-        offset += len(jobs)
-        if len(jobs) < _PAGE:
-            return
 
 
 def _findings(registry: Registry, jobs: dict[tuple[str, str], Job]) -> list[Event]:

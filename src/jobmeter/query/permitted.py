@@ -53,7 +53,7 @@ def list_permitted_jobs(registry: Registry, question: JobFilter, scope: Scope, n
     """
     if scope.grant is None:
         return registry.list_jobs(question, now_ms)
-    found = list(_iterate_jobs(registry, question, scope, now_ms))
+    found = list(iterate_permitted_jobs(registry, question, scope, now_ms))
     return JobPage(found[question.offset : question.offset + question.limit], len(found))
 
 
@@ -61,7 +61,7 @@ def count_permitted_states(registry: Registry, question: JobFilter, scope: Scope
     """Return the number of permitted jobs by state. Raises LimitExceededError if too many have to be checked."""
     if scope.grant is None:
         return registry.count_states(question, now_ms)
-    return dict(Counter(job.state for job in _iterate_jobs(registry, question, scope, now_ms)))
+    return dict(Counter(job.state for job in iterate_permitted_jobs(registry, question, scope, now_ms)))
 
 
 def filter_permitted_names(
@@ -75,7 +75,7 @@ def filter_permitted_names(
     if scope.grant is None or not names:
         return names
     projects, ids = frozenset(project for project, _ in names), tuple(sorted({job for _, job in names}))
-    found = _iterate_jobs(registry, JobFilter(projects=projects, ids=ids), scope, now_ms)
+    found = iterate_permitted_jobs(registry, JobFilter(projects=projects, ids=ids), scope, now_ms)
     return names & {(job.project, job.id) for job in found}
 
 
@@ -101,10 +101,9 @@ def list_permitted_projects(
         return found
     shown: list[Project] = []
     for one in found:
+        own = JobFilter(projects=frozenset({one.name}))
         newest, oldest = (
-            next(
-                _iterate_jobs(registry, JobFilter(projects=frozenset({one.name}), descending=down), scope, now_ms), None
-            )
+            next(iterate_permitted_jobs(registry, replace(own, descending=down), scope, now_ms), None)
             for down in (True, False)
         )
         if newest is not None or scope.grant.shows(one.name):
@@ -126,13 +125,17 @@ def hide_unpermitted_lines(registry: Registry, nodes: Sequence[Node], scope: Sco
     return Property("job", ("", *sorted({job.id for job in jobs})))
 
 
-def _iterate_jobs(registry: Registry, question: JobFilter, scope: Scope, now_ms: int) -> Iterator[Job]:
+def iterate_permitted_jobs(registry: Registry, question: JobFilter, scope: Scope, now_ms: int) -> Iterator[Job]:
+    """Yield the matching jobs that the key's policies permit, without regard to the page of the question.
+
+    Raises LimitExceededError if too many have to be checked.
+    """
     deep = scope.grant is not None and scope.grant.clusters
     most = MOST_VIEWED if deep else MOST_CHECKED
     offset = 0
     while True:
         page = registry.list_jobs(replace(question, offset=offset, limit=_PAGE), now_ms)
-        if page.total > most:
+        if scope.grant is not None and page.total > most:
             raise LimitExceededError(
                 f"the key's policies allow only some resources, and more than {most} jobs would have to be checked: "
                 "narrow the question",
@@ -143,7 +146,7 @@ def _iterate_jobs(registry: Registry, question: JobFilter, scope: Scope, now_ms:
             names = {(view.job.project, view.job.id) for view in views if is_shown(view, scope)}
             yield from (job for job in page.jobs if (job.project, job.id) in names)
         else:
-            yield from (job for job in page.jobs if scope.shows(job, ()))
+            yield from (job for job in page.jobs if scope.grant is None or scope.shows(job, ()))
         offset += len(page.jobs)
         if not page.jobs or offset >= page.total:
             return

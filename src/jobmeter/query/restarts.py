@@ -95,17 +95,13 @@ def _times(view: JobView) -> Mapping[tuple[str, str, str], _Time]:
 
 
 @dataclass(slots=True)
-class _Place:
-    """Successive uses of one member."""
-
-    uses: list[_Use] = field(default_factory=list)
-
-
-@dataclass(slots=True)
 class _Lane:
-    """Successive stays: ``attempt`` and ``time`` belong to the last one."""
+    """Successive stays: ``attempt`` and ``time`` belong to the last one.
 
-    places: list[_Place] = field(default_factory=list)
+    ``places``: for each member, its successive uses.
+    """
+
+    places: list[list[_Use]] = field(default_factory=list)
     attempt: int = -1
     node: _NodeKey = ("", "")
     time: _Time | None = None
@@ -145,12 +141,12 @@ class _Replica:
     def list_members(self, found: Mapping[_Use, SubjectKey]) -> Iterator[tuple[_Use, SubjectKey]]:
         """Yield the member of each use: the member of the last use in its place."""
         taken: set[SubjectKey] = set()
-        for place in sorted((place for lane in self._lanes for place in lane.places), key=lambda one: len(one.uses)):
-            own = [found[use] for use in reversed(place.uses)]
+        for place in sorted((place for lane in self._lanes for place in lane.places), key=len):
+            own = [found[use] for use in reversed(place)]
             free = next((member for member in own if member not in taken or len(set(own)) == 1), None)
             member = free or own[0]._replace(device=f"{own[0].device}~{len(taken)}")
             taken.add(member)
-            yield from ((use, member) for use in place.uses)
+            yield from ((use, member) for use in place)
 
     def _order(self, use: _Use) -> tuple[object, ...]:
         time = self._time(use.node, use.device)
@@ -200,13 +196,13 @@ def _take_places(lane: _Lane, rows: Iterable[list[_Use]]) -> None:
     waiting: list[list[_Use]] = []
     for row in rows:
         names = {use.device for use in row}
-        same = next((at for at, place in free.items() if place.uses[-1].device in names), None)
+        same = next((at for at, place in free.items() if place[-1].device in names), None)
         if same is None:
             waiting.append(row)
         else:
-            free.pop(same).uses.extend(row)
+            free.pop(same).extend(row)
     for row in waiting:
         if free:
-            free.pop(next(iter(free))).uses.extend(row)
+            free.pop(next(iter(free))).extend(row)
         else:
-            lane.places.append(_Place(list(row)))
+            lane.places.append(list(row))

@@ -21,6 +21,7 @@ import msgspec
 import sqlalchemy as sa
 
 from jobmeter.errors import ConflictError, InvalidRequestError, UnavailableError
+from jobmeter.files import flush_path
 from jobmeter.registry import changes
 from jobmeter.registry.database import SQLITE, Database
 from jobmeter.registry.migrate import HEAD, REVISIONS, migrate
@@ -104,14 +105,9 @@ def _copy(source: Path, target: Path) -> None:
 
 def _publish(part: Path, target: Path) -> None:
     # Either on disk under its final name, or absent.
-    for path in (part, target.parent):
-        if path is not part:
-            part.rename(target)
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    flush_path(part)
+    part.rename(target)
+    flush_path(target.parent)
 
 
 def _dump(database: Database, target: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from jobmeter.errors import ConfigurationError
+from jobmeter.files import replace_file
 from jobmeter.model.time import Clock, format_iso
 
 NOTE, LOCK, ADMIN_KEY = "server.json", "server.lock", "admin.key"
@@ -74,17 +75,9 @@ def write_private(path: Path, content: bytes) -> None:
 
     Raises ConfigurationError when it cannot be written.
     """
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
+        replace_file(path, content)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            draft.unlink()
         raise ConfigurationError(f"cannot write {path}: {error.strerror}") from error
 
 

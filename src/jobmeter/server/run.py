@@ -5,6 +5,7 @@ This module imports little, because its imports delay the start. A thread opens 
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 
 from jobmeter.kernel.library import require
 from jobmeter.model.time import SystemClock
@@ -45,8 +46,8 @@ def run(
         from jobmeter.server.server_group import make_group_opener  # noqa: PLC0415 - said above
         from jobmeter.store.registry import find_opener  # noqa: PLC0415 - said above
 
-        open_engine = find_opener(
-            settings.store_dsn,
+        open_engine = partial(
+            find_opener(settings.store_dsn),
             clock,
             settings.journals,
             discard=discard_journals,

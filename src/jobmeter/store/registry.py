@@ -35,72 +35,40 @@ def open_store(
     ``open_group`` opens the table of the servers that share a registry.
     Raises ConfigurationError for anything else, UnavailableError if the engine cannot be opened.
     """
-    return find_opener(dsn, clock, journals, discard=discard, peer_listen=peer_listen, open_group=open_group)()
+    opener = find_opener(dsn)
+    return opener(clock, journals, discard=discard, peer_listen=peer_listen, open_group=open_group)
 
 
-def find_opener(
-    dsn: str,
-    clock: Clock,
-    journals: Path | None = None,
-    *,
-    discard: bool = False,
-    peer_listen: str = "off",
-    open_group: OpenGroup = open_no_group,
-) -> Callable[[], Store]:
-    """Return the function that opens the engine of a DSN, after loading the engine's modules; see ``open_store``.
+def find_opener(dsn: str) -> "Callable[..., ClickHouseStore | ShardedStore]":
+    """Load the modules of the engine of a DSN. Return the function that opens the engine.
 
-    So a thread may open the engine while another one loads modules: loading modules in two threads can deadlock. Raises
-    ConfigurationError for an invalid DSN.
+    A thread may call it while another thread loads modules: loading modules in two threads can deadlock. It takes the
+    parameters of ``open_store`` after the DSN, and ``for_move`` of ``ClickHouseStore``. Raises ConfigurationError for
+    an invalid DSN.
     """
     scheme = dsn.partition("://")[0]
-    if scheme in {"chdb", "clickhousedb"}:
-        return _clickhouse(dsn, clock, journals, discard=discard, peer_listen=peer_listen, open_group=open_group)
-    raise ConfigurationError(
-        f"there is no store {scheme!r}: use chdb://PATH or clickhousedb://USER:PASSWORD@HOST:PORT/DATABASE"
-    )
+    if scheme not in {"chdb", "clickhousedb"}:
+        raise ConfigurationError(
+            f"there is no store {scheme!r}: use chdb://PATH or clickhousedb://USER:PASSWORD@HOST:PORT/DATABASE"
+        )
+    from jobmeter.store.clickhouse import ClickHouseStore, open_shards, parse_dsn
+
+    target = parse_dsn(dsn)
+    return partial(open_shards if target.shards > 1 else ClickHouseStore, target)
 
 
 def move_store(dsn: str, order: MoveOrder, clock: Clock) -> Iterator[MoveLine]:
     """Move the data of an engine that no server uses. See ``StoreAdministration.move``."""
-    with closing(_clickhouse(dsn, clock, None, discard=False, for_move=True)()) as store:
+    with closing(find_opener(dsn)(clock, None, for_move=True)) as store:
         yield from store.move(order)
 
 
 def cancel_move(dsn: str, clock: Clock) -> str:
     """Let servers use an engine again after a move. Return the name of the other engine; empty without a move."""
-    with closing(_clickhouse(dsn, clock, None, discard=False, for_move=True)()) as store:
+    with closing(find_opener(dsn)(clock, None, for_move=True)) as store:
         return store.cancel_move()
 
 
 def is_shared(dsn: str) -> bool:
     """Return True if other servers may use the same engine at the same time."""
     return dsn.partition("://")[0] == "clickhousedb"
-
-
-def _clickhouse(
-    dsn: str,
-    clock: Clock,
-    journals: Path | None,
-    *,
-    discard: bool,
-    for_move: bool = False,
-    peer_listen: str = "off",
-    open_group: OpenGroup = open_no_group,
-) -> "Callable[[], ClickHouseStore | ShardedStore]":
-    from jobmeter.store.clickhouse import ClickHouseStore, open_shards, parse_dsn
-
-    target = parse_dsn(dsn)
-    if target.shards > 1:
-        begin: Callable[..., ClickHouseStore | ShardedStore] = open_shards
-    else:
-        begin = ClickHouseStore
-    return partial(
-        begin,
-        target,
-        clock,
-        journals,
-        discard=discard,
-        for_move=for_move,
-        peer_listen=peer_listen,
-        open_group=open_group,
-    )

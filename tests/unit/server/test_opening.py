@@ -23,10 +23,11 @@ print("\\n".join(sys.modules))
 """
 APART = """
 import sys
+from functools import partial
 import jobmeter.server.run, jobmeter.server.opening
 from jobmeter.model.time import SystemClock
 from jobmeter.store.registry import find_opener
-open_store = find_opener("chdb://" + sys.argv[1], SystemClock())
+open_store = partial(find_opener("chdb://" + sys.argv[1]), SystemClock())
 before = set(sys.modules)
 if sys.argv[2] == "engine":
     open_store().close()
@@ -107,9 +108,9 @@ def test_a_start_that_ends_early_leaves_no_engine_open(tmp_path: Path, monkeypat
     store = _Store()
     opened = []
 
-    def opener(dsn: str, *_: object, **__: object):
+    def opener(dsn: str):
         opened.append(dsn)
-        return lambda: store
+        return lambda *_, **__: store
 
     monkeypatch.setattr(jobmeter.store.registry, "find_opener", opener)
     with pytest.raises(ConfigurationError, match=message):

@@ -26,7 +26,7 @@ ALERTMANAGER = PathDialect(
     schemes=(*TOKENS, BASIC),
     operations=load_operations(f"{__name__}.operations"),
     gaps=(),
-    render=_render,
+    render_error=_render,
     wrong_path="There is no {path} in the API of Alertmanager.",
     owns=lambda path: path.startswith("/api/v2/"),
 )

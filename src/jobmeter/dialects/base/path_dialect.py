@@ -39,7 +39,7 @@ class PathDialect:
     schemes: Sequence[Scheme]
     operations: Sequence[Operation]
     gaps: Sequence[Gap]
-    render: Callable[[Call, Context, JobmeterError], Answer]
+    render_error: Callable[[Call, Context, JobmeterError], Answer]
     wrong_method: str = "{method} is not allowed here"
     wrong_path: str = ""
     owns: Callable[[str], bool] | None = None
@@ -58,7 +58,3 @@ class PathDialect:
         if found is None and self.owns is not None:
             raise NotFoundError(self.wrong_path.format(path=path[:200]), "path")
         return found
-
-    def render_error(self, call: Call, context: Context, error: JobmeterError) -> Answer:
-        """Render the error as the vendor's answer."""
-        return self.render(call, context, error)

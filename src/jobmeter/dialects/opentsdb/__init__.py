@@ -36,6 +36,6 @@ OPENTSDB = OpenTsdb(
     schemes=(*TOKENS, BASIC, SHARE),
     operations=load_operations(f"{__name__}.operations"),
     gaps=GAPS,
-    render=errors.render,
+    render_error=errors.render,
     view_call=view_call,
 )

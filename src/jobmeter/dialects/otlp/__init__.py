@@ -12,5 +12,5 @@ OTLP = PathDialect(
     schemes=(TRACE, *TOKENS, BASIC),
     operations=load_operations(f"{__name__}.operations"),
     gaps=GAPS,
-    render=errors.render,
+    render_error=errors.render,
 )

@@ -57,5 +57,5 @@ PROMETHEUS = Prometheus(
     schemes=(*TOKENS, BASIC),
     operations=load_operations(f"{__name__}.operations"),
     gaps=GAPS,
-    render=errors.render,
+    render_error=errors.render,
 )

@@ -8,6 +8,7 @@ from pathlib import Path
 import zstandard
 
 from jobmeter.errors import ConfigurationError
+from jobmeter.files import flush_path
 from jobmeter.ship.guard import DestinationPolicy
 from jobmeter.ship.line import ShippedLine
 from jobmeter.ship.sink import Origin, SinkError, SinkSettings
@@ -67,7 +68,7 @@ class FileSink:
         self._path = begun[-1] if begun else self._free(number)
         self._descriptor = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_APPEND, 0o600)
         _cut(self._descriptor)
-        _sync(self._directory)
+        flush_path(self._directory)
         return self._descriptor
 
     def _free(self, number: int) -> Path:
@@ -120,13 +121,5 @@ def _compress(path: Path) -> None:
         file.flush()
         os.fsync(file.fileno())
     part.rename(target)
-    _sync(path.parent)
+    flush_path(path.parent)
     path.unlink()
-
-
-def _sync(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -20,6 +20,7 @@ from jobmeter.store.clickhouse.failures import translate_failures
 from jobmeter.store.clickhouse.new_jobs import NewJobs
 from jobmeter.store.clickhouse.pending import Pending
 from jobmeter.store.clickhouse.pool import Pool
+from jobmeter.store.clickhouse.progress import read_progress, write_progress
 from jobmeter.store.clickhouse.sql import PARAMETERS, iterate_pieces
 
 NAMELESS = "nameless"
@@ -112,8 +113,7 @@ class Catalog:
     def note_nameless(self, until_ms: int) -> None:
         """Note durably that before a time there may be samples of series without a descriptor."""
         with translate_failures("note which samples have no names"), self._read.borrow_client() as client:
-            sql = "INSERT INTO progress SELECT {name:String}, {until:Int64}"
-            client.command(sql, parameters={"name": NAMELESS, "until": until_ms})
+            write_progress(client, {NAMELESS: until_ms})
         with self._lock:
             self._nameless_until_ms = max(self._nameless_until_ms, until_ms)
 
@@ -132,9 +132,8 @@ class Catalog:
         with translate_failures("read series"), self._read.borrow_client() as client:
             sql = "SELECT DISTINCT job, series FROM series LIMIT {most:UInt64}"
             columns = client.query(sql, parameters={"most": _MOST_CACHED + 1}).result_columns
-            sql = "SELECT max(value) FROM progress WHERE name = {name:String}"
-            (row,) = client.query(sql, parameters={"name": NAMELESS}).result_rows
-        self._nameless_until_ms = max(self._nameless_until_ms, int(row[0]))
+            nameless_until_ms = read_progress(client).get(NAMELESS, 0)
+        self._nameless_until_ms = max(self._nameless_until_ms, nameless_until_ms)
         jobs, stored = (np.array(column, np.uint64) for column in columns or ((), ()))
         ids = np.unique(np.concatenate([stored, *(one.ids for one in waiting)]))
         self._countless = len(ids) > _MOST_CACHED

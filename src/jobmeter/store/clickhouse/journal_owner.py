@@ -1,13 +1,13 @@
 """Folders of journals. A file in each names the process that used it last, which has it locked while it runs."""
 
 import logging
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from jobmeter.errors import JobmeterError
+from jobmeter.files import replace_file
 from jobmeter.store.clickhouse.failures import make_unavailable
 from jobmeter.store.clickhouse.lock import FolderLock
 from jobmeter.store.clickhouse.roles import Duties
@@ -47,13 +47,8 @@ def has_ended(row: ServerRow) -> bool:
 
 def write_owner(folder: Path, number: int) -> None:
     """Store durably which process uses a folder."""
-    draft = folder / f".{_OWNER}"
     try:
-        with draft.open("w") as file:
-            file.write(str(number))
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(folder / _OWNER)
+        replace_file(folder / _OWNER, str(number).encode())
     except OSError as error:
         raise make_unavailable(str(error), f"write {folder}") from error
 

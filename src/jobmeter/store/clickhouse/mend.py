@@ -14,6 +14,7 @@ from jobmeter.model.time import MAX_TIME_MS, Clock, TimeRange
 from jobmeter.store.clickhouse.catalog import NAMELESS
 from jobmeter.store.clickhouse.failures import translate_failures
 from jobmeter.store.clickhouse.pool import Pool
+from jobmeter.store.clickhouse.progress import read_progress, write_progress
 from jobmeter.store.clickhouse.target import EngineTarget
 from jobmeter.store.damage import DamagedPart
 
@@ -39,7 +40,7 @@ def mend(parts: Sequence[DamagedPart], pool: Pool, target: EngineTarget, clock: 
     if not lost or not target.exclusive:
         return False
     with translate_failures("mark hours whose roll-ups are lost"), pool.borrow_client() as client:
-        recorded = {str(row[0]) for row in client.query("SELECT DISTINCT name FROM progress").result_rows}
+        recorded = read_progress(client)
         fresh = {name: part for part in lost if (name := _name(part)) not in recorded}
         for name, part in fresh.items():
             span = part.span or TimeRange(0, MAX_TIME_MS)
@@ -51,9 +52,7 @@ def mend(parts: Sequence[DamagedPart], pool: Pool, target: EngineTarget, clock: 
             else:
                 client.command(_NAMELESS, parameters={"name": NAMELESS, "now": now_ms})
                 _log.warning("samples of the series in %s are found once these series are sent again", part.summary)
-            client.command(
-                "INSERT INTO progress SELECT {name:String}, {now:Int64}", parameters={"name": name, "now": now_ms}
-            )
+            write_progress(client, {name: now_ms})
     return bool(fresh)
 
 

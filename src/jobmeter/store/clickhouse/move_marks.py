@@ -1,8 +1,7 @@
 """Marks of a move, in the table ``progress`` of both engines. So no server uses incomplete or abandoned data.
 
 The destination has ``data of ID``: 1 while rows are missing, 2 once it is complete. The ID is that of the first engine.
-The first engine has ``moved to NAME``: an odd number after the move, an even number once the move was cancelled. A
-number never falls, because the greatest value of a name counts.
+The first engine has ``moved to NAME``: an odd number after the move, an even number once the move was cancelled.
 """
 
 from collections.abc import Mapping
@@ -11,12 +10,11 @@ from typing import NamedTuple
 from jobmeter.errors import ConfigurationError
 from jobmeter.store.clickhouse.failures import translate_failures
 from jobmeter.store.clickhouse.pool import Pool
+from jobmeter.store.clickhouse.progress import read_progress, write_progress
 from jobmeter.store.clickhouse.target import EngineTarget
 
 ARRIVING, COMPLETE = 1, 2
 _ARRIVAL, _DEPARTURE = "data of ", "moved to "
-_READ = "SELECT name, max(value) FROM progress GROUP BY name"
-_WRITE = "INSERT INTO progress SELECT {name:String}, {value:Int64}"
 
 
 class MoveMarks(NamedTuple):
@@ -34,10 +32,10 @@ class MoveMarks(NamedTuple):
 def read_marks(pool: Pool) -> MoveMarks:
     """Read the marks of an engine."""
     with translate_failures("read its marks"), pool.borrow_client() as client:
-        rows = [(str(name), int(value)) for name, value in client.query(_READ).result_rows]
+        marks = read_progress(client)
     return MoveMarks(
-        {name.removeprefix(_ARRIVAL): value for name, value in rows if name.startswith(_ARRIVAL)},
-        {name.removeprefix(_DEPARTURE): value for name, value in rows if name.startswith(_DEPARTURE)},
+        {name.removeprefix(_ARRIVAL): value for name, value in marks.items() if name.startswith(_ARRIVAL)},
+        {name.removeprefix(_DEPARTURE): value for name, value in marks.items() if name.startswith(_DEPARTURE)},
     )
 
 
@@ -70,4 +68,4 @@ def require_usable(pool: Pool, target: EngineTarget) -> None:
 
 def _write(pool: Pool, name: str, value: int) -> None:
     with translate_failures("write its marks"), pool.borrow_client() as client:
-        client.command(_WRITE, parameters={"name": name, "value": value})
+        write_progress(client, {name: value})

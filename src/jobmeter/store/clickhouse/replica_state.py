@@ -3,7 +3,6 @@
 The file is written first. So of a server's own file and the tables the record with the highest number is right.
 """
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import msgspec
 from clickhouse_connect.driver.client import Client
 
 from jobmeter.errors import ConfigurationError
+from jobmeter.files import replace_file
 from jobmeter.store.clickhouse.failures import make_unavailable
 from jobmeter.store.clickhouse.target import EngineTarget
 
@@ -112,19 +112,9 @@ class RecordFile:
 
     def write(self, record: ReplicaSetState) -> None:
         """Replace the record. It is durable on return."""
-        draft = self._path.with_suffix(".draft")
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            with draft.open("wb") as file:
-                file.write(msgspec.json.encode(record))
-                file.flush()
-                os.fsync(file.fileno())
-            draft.replace(self._path)
-            folder = os.open(self._path.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+            replace_file(self._path, msgspec.json.encode(record))
         except OSError as error:
             raise make_unavailable(str(error), f"write {self._path}") from error
 

@@ -22,6 +22,7 @@ from jobmeter.model.time import HOUR, MINUTE, Clock, floor_to
 from jobmeter.store.clickhouse.failures import translate_failures
 from jobmeter.store.clickhouse.native import encode
 from jobmeter.store.clickhouse.pool import Pool
+from jobmeter.store.clickhouse.progress import INSERT_PROGRESS, read_progress, write_progress
 from jobmeter.store.clickhouse.rows import JobHour
 from jobmeter.store.clickhouse.sql import iterate_pieces
 from jobmeter.store.clickhouse.target import EngineTarget
@@ -31,10 +32,6 @@ _QUORUM = {"insert_quorum": "auto", "insert_quorum_parallel": 0}
 _NEW_MS = 10 * MINUTE
 """Age in milliseconds up to which a sample is new; less than the age at which hours are rolled up."""
 _SEQUENTIAL = {"select_sequential_consistency": 1}
-_PROGRESS = (
-    "INSERT INTO progress SELECT name, value "
-    "FROM system.one ARRAY JOIN {names:Array(String)} AS name, {values:Array(Int64)} AS value"
-)
 
 
 class LateHour(msgspec.Struct, frozen=True):
@@ -244,8 +241,7 @@ class RollupState:
     def select_progress(self) -> dict[str, int]:
         """Read from the engine how far roll-ups are, by name."""
         with translate_failures("read how far roll-ups are"), self.pool.borrow_client() as client:
-            rows = client.query("SELECT name, max(value) FROM progress GROUP BY name", settings=self._read_settings)
-        return {str(name): int(value) for name, value in rows.result_rows}
+            return read_progress(client, settings=self._read_settings)
 
     def _write_progress(self, values: dict[str, int]) -> None:
         with self._saving:
@@ -258,7 +254,8 @@ class RollupState:
 
     def _insert_progress(self, values: dict[str, int]) -> None:
         """Store progress. ``_saving`` is locked."""
-        _store_progress(self.pool, values, self._write_settings, self.restrict(_PROGRESS))
+        with translate_failures("note how far roll-ups are"), self.pool.borrow_client() as client:
+            write_progress(client, values, sql=self.restrict(INSERT_PROGRESS), settings=self._write_settings)
         higher = {name: max(value, self._progress.get(name, 0)) for name, value in values.items()}
         self._progress = self._progress | higher
 
@@ -286,18 +283,10 @@ class RollupState:
 def copy_states(states: Sequence[RollupState], pool: Pool) -> None:
     """Store in another engine a state that holds for the rows of all of some engines."""
     done, intent = min(state.read_done() for state in states), max(state.read_intent() for state in states)
-    _store_progress(pool, {"done": done, "intent": intent}, {})
+    with translate_failures("note how far roll-ups are"), pool.borrow_client() as client:
+        write_progress(client, {"done": done, "intent": intent})
     for state in states:
         state.copy_to(pool)
-
-
-def _store_progress(pool: Pool, values: Mapping[str, int], settings: Mapping[str, Any], sql: str = _PROGRESS) -> None:
-    with translate_failures("note how far roll-ups are"), pool.borrow_client() as client:
-        client.command(
-            sql,
-            parameters={"names": list(values), "values": list(values.values())},
-            settings=dict(settings),
-        )
 
 
 def _store_marks(pool: Pool, marks: Sequence[LateHour], cleared: int, at_ms: int, settings: Mapping[str, Any]) -> None:

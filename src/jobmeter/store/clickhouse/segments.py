@@ -17,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from zlib import crc32
 
+from jobmeter.files import flush_path
 from jobmeter.store.clickhouse import record_before
 from jobmeter.store.clickhouse.failures import make_unavailable
 from jobmeter.store.clickhouse.record import Piece, RecordPosition, RecordWriter
@@ -45,7 +46,7 @@ class Segments:
         self._sealed = 0  # bytes of all segments at the last seal
         try:
             folder.mkdir(mode=0o700, exist_ok=True)
-            _sync(folder.parent)
+            flush_path(folder.parent)
             paths = sorted(path for path in folder.iterdir() if _NAME.fullmatch(path.name))
         except OSError as error:
             raise make_unavailable(str(error), f"open {folder}") from error
@@ -134,7 +135,7 @@ class Segments:
             # In this order: an end without a segment means that the segment was lost.
             path.with_suffix(_END).unlink(missing_ok=True)
             path.unlink(missing_ok=True)
-        _sync(self._folder)
+        flush_path(self._folder)
         for path in set(paths).intersection(self._full):
             self._full.remove(path)  # in place: another thread may start a segment meanwhile
 
@@ -161,7 +162,7 @@ class Segments:
         try:
             self._end_file = os.open(path.with_suffix(_END), flags, 0o600)
             self._note_end()
-            _sync(self._folder)
+            flush_path(self._folder)
         except OSError:
             self._cut()
             raise
@@ -237,11 +238,3 @@ def _write(file: int, part: Piece) -> None:
     left = memoryview(part)
     while left:
         left = left[os.write(file, left) :]
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -1,7 +1,7 @@
 """Record of a shard in its table ``progress``: its store, its number, and how many shards of the store have rows.
 
 ``shard of STORE`` is the number of the shard, from 1. ``shards of STORE`` is a version and the number of shards that
-have rows: the greatest value of a name counts.
+have rows.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,19 +14,12 @@ from jobmeter.errors import ConfigurationError, UnavailableError
 from jobmeter.store.clickhouse.failures import translate_failures
 from jobmeter.store.clickhouse.nodes import LOST, SILENCE_SECONDS
 from jobmeter.store.clickhouse.pool import Pool, connect
+from jobmeter.store.clickhouse.progress import read_progress, write_progress
 from jobmeter.store.clickhouse.target import EngineTarget, format_place
 
 _SHARD, _SHARDS = "shard of ", "shards of "
 _MOST = 1 << 10
 _HAS_TABLE = "SELECT 1 FROM system.tables WHERE database = {database:String} AND name = 'progress'"
-_READ = (
-    "SELECT name, max(value) FROM {database}.progress WHERE startsWith(name, 'shard') AND position(name, ' of ') > 0 "
-    "GROUP BY name"
-)
-_WRITE = (
-    "INSERT INTO progress SELECT name, value "
-    "FROM system.one ARRAY JOIN {names:Array(String)} AS name, {values:Array(Int64)} AS value"
-)
 
 
 class ShardRecord(NamedTuple):
@@ -50,7 +43,7 @@ def read_record(client: Client, database: str) -> ShardRecord | None:
     """Read the record of a server; None for a server that is no shard."""
     if not client.query(_HAS_TABLE, parameters={"database": database}).result_rows:
         return None
-    rows = {str(name): int(value) for name, value in client.query(_READ.format(database=database)).result_rows}
+    rows = read_progress(client, table=f"{database}.progress")
     for name, number in rows.items():
         if name.startswith(_SHARD):
             store = name.removeprefix(_SHARD)
@@ -70,10 +63,8 @@ def has_tables(target: EngineTarget) -> bool:
 
 def write_record(client: Client, record: ShardRecord) -> None:
     """Write a record into the database of a connection. It is durable on return."""
-    names = [_SHARD + record.store, _SHARDS + record.store]
-    client.command(
-        _WRITE, parameters={"names": names, "values": [record.number, record.version * _MOST + record.shards]}
-    )
+    shards = record.version * _MOST + record.shards
+    write_progress(client, {_SHARD + record.store: record.number, _SHARDS + record.store: shards})
 
 
 def read_place_records(target: EngineTarget) -> list[ShardRecord | None]:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from clickhouse_connect.driver.client import Client
 
 from jobmeter.errors import UnavailableError
+from jobmeter.store.clickhouse.progress import read_progress, write_progress
 
 _DELETION = re.compile(r"ALTER TABLE \S+ DELETE WHERE ")
 """Beginning of a deletion. A statement that creates a table may have the words DELETE WHERE too, for its retention."""
@@ -14,8 +15,6 @@ _COPY = re.compile(r"(\s*INSERT INTO \w+(?: \([^)]*\))?)\s(\s*SELECT .*)", re.DO
 """Statement that inserts the rows which it selects. It has no SETTINGS at its end."""
 _TERM = "term of "
 _WRITER = "jobmeter writer "
-_READ = "SELECT max(value) FROM progress WHERE name = {name:String}"
-_RAISE = "INSERT INTO progress SELECT {name:String}, {term:Int64}"
 _RUNNING = (
     "SELECT count() FROM system.processes WHERE current_database = currentDatabase() "
     "AND startsWith(Settings['log_comment'], {mark:String}) AND Settings['log_comment'] != {own:String}"
@@ -86,13 +85,12 @@ def fence_writer(store: str, term: int) -> WriteFence:
 
 def read_term(client: Client, store: str) -> int:
     """Return the newest term that a replica knows."""
-    (row,) = client.query(_READ, parameters={"name": _TERM + store}).result_rows
-    return int(row[0])
+    return read_progress(client).get(_TERM + store, 0)
 
 
 def begin_term(client: Client, store: str, term: int) -> None:
     """Have a replica refuse the writes of earlier terms. Raises UnavailableError while it runs one."""
-    client.command(_RAISE, parameters={"name": _TERM + store, "term": term})
+    write_progress(client, {_TERM + store: term})
     parameters = {"mark": _WRITER, "own": fence_writer(store, term).mark}
     (row,) = client.query(_RUNNING, parameters=parameters).result_rows
     if int(row[0]):
