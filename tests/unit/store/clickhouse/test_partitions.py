@@ -39,7 +39,7 @@ class Site:
         """Send a sample and a line to a store, which may refuse them."""
         self.sent += 1
         with suppress(UnavailableError):
-            store.append(batch_of({(self.slot.gauge(), self.slot.start + self.sent): 1.0}), FOREVER)
+            store.append_all((batch_of({(self.slot.gauge(), self.slot.start + self.sent): 1.0}),), FOREVER)
             self.samples.add(self.sent)
         with suppress(UnavailableError):
             store.logs.append([line_of(self.slot, self.sent, f"{self.sent}")], FOREVER)
