@@ -46,6 +46,19 @@ def test_every_command_of_the_export_runs_and_shows_no_secret(viewer, server):
     wait_for_page(page, "!document.querySelector('.export').textContent.includes('GpuCoreUsage')")
 
 
+def test_a_command_is_copied_by_a_page_without_https(viewer):
+    page = viewer.open(TRAIN, ".chart canvas")
+    # Browsers have no clipboard API for pages of another machine that come without TLS.
+    page.evaluate("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
+    page.click("text=Export")
+    page.click("[aria-label='Copy curl: Jobmeter, all charts']")
+    page.wait_for_selector("[aria-label='Copied: Jobmeter, all charts']")
+    page.keyboard.press("Escape")
+    page.focus("#logs input[type=search]")
+    page.keyboard.press("Control+v")
+    assert page.input_value("#logs input[type=search]").startswith('curl -H "Authorization: Bearer $JOBMETER_KEY"')
+
+
 def test_a_link_is_made_opened_by_a_stranger_and_ended(viewer, browser, server):
     page = viewer.open(TRAIN, ".chart canvas")
     page.click(".timebar >> text=Share")

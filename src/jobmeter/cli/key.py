@@ -16,7 +16,7 @@ import msgspec
 from jobmeter.cli.options import data_option, define_group
 from jobmeter.errors import ConfigurationError, NotFoundError
 from jobmeter.model.event import COMMAND_LINE
-from jobmeter.model.time import SystemClock, format_iso
+from jobmeter.model.time import SystemClock
 from jobmeter.settings import Settings, load
 
 if TYPE_CHECKING:
@@ -216,7 +216,7 @@ def _open(data: Path | None, registry: str | None) -> Iterator[tuple[Settings, "
 
 
 def _table(keys: Sequence["KeyInfo"]) -> None:
-    from jobmeter.cli.output import build_console, show_listing
+    from jobmeter.cli.output import build_console, format_time, show_listing
 
     columns = ("id", "name", "role", "project", "access key id", "created", "state", "last used")
     rows = [
@@ -226,9 +226,9 @@ def _table(keys: Sequence["KeyInfo"]) -> None:
             key.role.value,
             key.project or "all",
             key.access_key_id,
-            format_iso(key.created)[:10],
+            format_time(key.created)[:10],
             "active" if key.revoked is None else "revoked",
-            "never" if key.last_used is None else format_iso(key.last_used),
+            "never" if key.last_used is None else format_time(key.last_used),
         )
         for key in keys
     ]

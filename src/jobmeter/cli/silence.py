@@ -8,10 +8,10 @@ import click
 
 from jobmeter.cli import local
 from jobmeter.cli.options import define_group
-from jobmeter.cli.output import build_console, print_json, show_listing
-from jobmeter.client.alerts import add_silence, expire_silence, read_silences
+from jobmeter.cli.output import build_console, format_time, print_json, show_listing
+from jobmeter.client.alerts import ShownSilence, add_silence, expire_silence, read_silences
 from jobmeter.model.alert import LabelMatcher
-from jobmeter.model.time import SystemClock, format_iso, parse_duration
+from jobmeter.model.time import SystemClock, format_iso, parse_duration, parse_time
 
 _MATCHER = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)(=~|!~|!=|=)"?(.*?)"?', re.DOTALL)
 
@@ -39,9 +39,10 @@ def add(
     """Silence the alerts that match all MATCHERS: name=value, name!=value, name=~pattern or name!~pattern."""
     found = [_matcher(text) for text in matchers]
     now_ms = SystemClock().now_ms()
-    span = format_iso(now_ms), format_iso(now_ms + parse_duration(length, "--for"))
-    made = add_silence(connection.open().transport, found, span, (author or getpass.getuser(), comment))
-    build_console().print(f"silence {made} lasts until {span[1]}", markup=False)
+    end_ms = now_ms + parse_duration(length, "--for")
+    span, by = (format_iso(now_ms), format_iso(end_ms)), (author or getpass.getuser(), comment)
+    made = add_silence(connection.open().transport, found, span, by)
+    build_console().print(f"silence {made} lasts until {format_time(end_ms)} UTC", markup=False)
 
 
 @command.define("jobmeter silence list --expired", name="list")
@@ -55,12 +56,9 @@ def list_(expired: bool, as_json: bool, connection: local.LocalConnection) -> No
     if as_json:
         print_json(found)
         return
-    rows = [
-        (one.id, one.status.get("state", "-"), " ".join(map(_text, one.matchers)), one.end, one.author, one.comment)
-        for one in found
-    ]
-    columns = ("id", "state", "matchers", "until", "author", "comment")
-    show_listing(build_console(), columns, rows, spare=("comment", "author"), folded="matchers", empty="no silences")
+    columns, spare = ("id", "state", "matchers", "until", "author", "comment"), ("comment", "author")
+    rows = [_row(one) for one in found]
+    show_listing(build_console(), columns, rows, spare=spare, folded="matchers", empty="no silences")
 
 
 @command.define("jobmeter silence expire 3f2a9c4e-8d11-4b60-9c57-0e6b2f1d7a35")
@@ -70,6 +68,11 @@ def expire(silence: str, connection: local.LocalConnection) -> None:
     """End the silence with the id SILENCE now."""
     expire_silence(connection.open().transport, silence)
     build_console().print(f"ended silence {silence}", markup=False)
+
+
+def _row(one: ShownSilence) -> tuple[str, ...]:
+    matchers, until = " ".join(map(_text, one.matchers)), format_time(parse_time(one.end))
+    return one.id, one.status.get("state", "-"), matchers, until, one.author, one.comment
 
 
 def _matcher(text: str) -> LabelMatcher:

@@ -78,7 +78,7 @@ class EndWatch:
         }
         with self._lock:
             for key in [key for key in self._watched if key not in targets]:
-                # A process that has ended is still to be read by the thread.
+                # The thread still has to read a process that has ended.
                 if not _has_ended(self._watched[key][0]):
                     self._drop(key)
             for key in self._watched.keys() & targets.keys():

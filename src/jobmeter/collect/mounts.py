@@ -48,7 +48,7 @@ class MountTable:
         if (point := own.points.get(mount.device)) is not None:
             return point
         upper = next((one[9:] for one in mount.options.split(",") if one.startswith("upperdir=")), "")
-        # What a container writes into its own root lies on a filesystem of the node.
+        # A container's own root lies on a filesystem of the node.
         return own.find_point(upper, own) if upper and (own is not self or upper != path) else ELSEWHERE
 
     def _find_mount(self, path: str) -> files.Mount | None:
@@ -122,7 +122,7 @@ class MountsCollector:
         """Yield the metric and path of each readable link of a process; the path of anything but a file is empty."""
         yield self.metrics[0], _path(f"{self._proc}/{pid}/cwd")
         try:
-            numbers = os.listdir(f"{self._proc}/{pid}/fd")  # noqa: PTH208 - a look is one call
+            numbers = os.listdir(f"{self._proc}/{pid}/fd")  # noqa: PTH208 - one call
         except OSError:
             return
         for number in numbers[: most - 1]:

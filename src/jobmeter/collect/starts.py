@@ -47,7 +47,7 @@ class Starts:
         self._now = self._elapsed()
 
     def was_scanned(self, start: int) -> bool:
-        """True for a process, by its start, that existed at a scan before the last one."""
+        """Return True for a process, by its start, that existed at a scan before the last one."""
         return self._scans[0] > self._created and self._precedes_last_scan(start)
 
     def find_zero_ms(self, start: int, values: Mapping[str, float | None], now_ms: int) -> int | None:

@@ -98,18 +98,16 @@ class CounterFile:
     def __init__(self, path: Path | None) -> None:
         self.saved_ms: int | None = None
         unreadable = "the counters of the last start cannot be read from %s: %s"
-        self._file = StateFile(path, msgspec.json.Decoder(_File | list[_Entry]), unreadable)
+        self._file = StateFile(path, msgspec.json.Decoder(_File), unreadable)
         self._last: Mapping[Owner, Mapping[str, float]] = {}
 
     def load(self) -> Reached:
         """Return the saved counters; empty without any, or if the machine was restarted since."""
-        entries: list[_Entry] = []
         found = self._file.load()
-        if isinstance(found, list):
-            entries = found  # the format without the time
-        elif found is not None and found.boot == read_boot_id():
-            entries, self.saved_ms = found.entries, found.elapsed_ms
-        return {Owner(entry.job, entry.replica, entry.attempt): entry.reached for entry in entries}
+        if found is None or found.boot != read_boot_id():
+            return {}
+        self.saved_ms = found.elapsed_ms
+        return {Owner(one.job, one.replica, one.attempt): one.reached for one in found.entries}
 
     def save(self, reached: Mapping[Owner, Mapping[str, float]]) -> None:
         """Save the counters if they have changed."""

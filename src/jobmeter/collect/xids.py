@@ -42,7 +42,7 @@ class XidReports:
         return Records(events=[*lines, *events])
 
     def _is_reported(self, line: EventRecord) -> bool:
-        """True if a driver reported this line's XID before. Each report matches one line."""
+        """Return True if a driver reported this line's XID before. Each report matches one line."""
         match = _find(self._reports, line)
         if match is not None:
             self._reports.remove(match)

@@ -8,6 +8,7 @@
 #define LONG 9                   /* digits from which values that come again are smaller as they are */
 #define OFTEN 30                 /* of 255 values that many are the one before: they come again */
 #define SELDOM 10
+#define AHEAD 32                 /* rows: by then what is remembered of the series has come from memory */
 
 /* What is remembered of one series; 24 bytes, all 0 at first. */
 typedef struct {
@@ -67,6 +68,7 @@ EXPORTED void jobmeter_decimals(
     double *rest, int64_t *number, uint8_t *digits) {
     Series *known = slots;
     for (int64_t row = 0; row < rows; row++) {
+        if (row + AHEAD < rows) __builtin_prefetch(slots + (series[row + AHEAD] & (uint64_t)(count - 1)), 1);
         if (!row || series[row] != series[row - 1]) {
             known = slots + (series[row] & (uint64_t)(count - 1));
             if (known->series != series[row]) *known = (Series){.series = series[row]};

@@ -29,10 +29,12 @@ EXPORTED int64_t jobmeter_sort_number(
     return known;
 }
 
-/* The sections, one element of each array for each; slots: int64[k], the place of the series of each run. */
+/* The sections, one element of each array for each: its runs and rows; slots: int64[k], the place of the series of each
+   run. */
 struct Sections {
     int64_t size;
     const int64_t *runs;
+    const int64_t *rows;
     const int64_t *const *slots;
     const int64_t *const *counts;
     const int64_t *const *time;
@@ -49,11 +51,20 @@ struct Ordered {
     uint32_t *origin;
 };
 
-/* sizes: int64[slots], zeros. */
-EXPORTED void jobmeter_sort_count(const struct Sections *from, int64_t *sizes) {
-    for (int64_t section = 0; section < from->size; section++)
-        for (int64_t run = 0; run < from->runs[section]; run++)
-            sizes[from->slots[section][run]] += from->counts[section][run];
+/* sizes: int64[slots], zeros. Gives 1 if a run has another slot, 2 if the counts of a section are not its rows, else 0. */
+EXPORTED int64_t jobmeter_sort_count(const struct Sections *from, int64_t slots, int64_t *sizes) {
+    for (int64_t section = 0; section < from->size; section++) {
+        int64_t left = from->rows[section];
+        for (int64_t run = 0; run < from->runs[section]; run++) {
+            const int64_t slot = from->slots[section][run], count = from->counts[section][run];
+            if (slot < 0 || slot >= slots) return 1;
+            if (count < 1 || count > left) return 2;
+            sizes[slot] += count;
+            left -= count;
+        }
+        if (left) return 2;
+    }
+    return 0;
 }
 
 /* Puts all rows into their slots, in the order in which they came. ends holds where each slot begins, and becomes where

@@ -15,7 +15,7 @@ Int64s = NDArray[np.int64]
 Float64s = NDArray[np.float64]
 Uint64s = NDArray[np.uint64]
 
-_COUNT = bind("jobmeter_sort_count", [PLACE] * 2)
+_COUNT = bind("jobmeter_sort_count", [PLACE, SIZE, PLACE], SIZE)
 _PUT = bind("jobmeter_sort_place", [PLACE] * 2, SIZE)
 _SORT = bind("jobmeter_sort_rows", [PLACE, SIZE, PLACE], SIZE)
 _NUMBER = bind("jobmeter_sort_number", [PLACE, PLACE, SIZE, PLACE, PLACE, SIZE, PLACE, PLACE], SIZE)
@@ -109,13 +109,17 @@ def sort_dedupe(sections: Sequence[SeriesSlices], slots: int, *, origin: bool) -
     Raises IndexError for a slot of ``slots`` or more, ValueError if the counts of the runs do not match the rows.
     """
     sections_read = [_make_contiguous(runs) for runs in sections]
-    for runs in sections_read:
-        _check(runs, slots)
-    lengths = np.array([len(runs.slots) for runs in sections_read], np.int64)
+    lengths = np.array([[len(column) for column in runs] for runs in sections_read], np.int64).reshape(-1, 4).T.copy()
     lists = [_addresses(column) for column in zip(*sections_read, strict=True)]
-    given = (ctypes.c_void_p * 6)(len(sections_read), lengths.ctypes.data, *(one.ctypes.data for one in lists))
+    given = (ctypes.c_void_p * 7)(
+        len(sections_read), lengths[0].ctypes.data, lengths[2].ctypes.data, *(one.ctypes.data for one in lists)
+    )
     sizes = np.zeros(slots, np.int64)
-    _COUNT(given, point_to(sizes))
+    wrong = 2 if (lengths[::2] != lengths[1::2]).any() else _COUNT(given, slots, point_to(sizes))
+    if wrong == 1:
+        raise IndexError(f"a run has a slot outside of 0 to {slots - 1}")
+    if wrong:
+        raise ValueError("the counts of the runs do not match the rows")
     ends = np.cumsum(sizes) - sizes
     rows, largest = int(sizes.sum()), int(sizes.max(initial=0))
     time, value = np.empty(rows, np.int64), np.empty(rows)
@@ -150,15 +154,6 @@ def _make_contiguous(runs: SeriesSlices) -> SeriesSlices:
     return SeriesSlices(
         whole(slots, np.int64), whole(counts, np.int64), whole(time, np.int64), whole(value, np.float64)
     )
-
-
-def _check(runs: SeriesSlices, slots: int) -> None:
-    """Check the slots and counts of runs, because the library writes to these slots."""
-    if len(runs.slots) and not (int(runs.slots.min()) >= 0 and int(runs.slots.max()) < slots):
-        raise IndexError(f"a run has a slot outside of 0 to {slots - 1}")
-    whole = len(runs.slots) == len(runs.counts) and len(runs.time) == len(runs.value) == int(runs.counts.sum())
-    if not whole or (len(runs.counts) and int(runs.counts.min()) < 1):
-        raise ValueError("the counts of the runs do not match the rows")
 
 
 def _addresses(arrays: Sequence[NDArray[np.generic]]) -> Uint64s:

@@ -3,7 +3,7 @@ import { Fragment } from "preact";
 import { useState } from "preact/hooks";
 import { BASE, type Schemas, address, send } from "../api/client";
 import { useAction, useRead } from "../parts/hooks";
-import { Moment, Problem, Section } from "../parts/elements";
+import { CopyButton, Moment, Problem, Section } from "../parts/elements";
 import { Confirm } from "./confirm";
 import { NewKeyForm } from "./new-key";
 import { KeyPermissions } from "./policies";
@@ -126,9 +126,7 @@ function Secrets({ name, made, done }: { name: string; made: Made; done: () => v
             <dt>{label}</dt>
             <dd>
               <code>{value}</code>
-              <button type="button" aria-label={`Copy ${label}`} onClick={() => void navigator.clipboard?.writeText(value ?? "")}>
-                Copy
-              </button>
+              <CopyButton text={value ?? ""} name={label ?? ""} />
             </dd>
           </div>
         ))}

@@ -6,10 +6,10 @@ const INK = { light: [90, 100, 110, 0.18], dark: [160, 170, 180, 0.22] } as cons
 const MOST = 64;
 const DOT = 3;
 
-/** Projection of values to pixels: `left` is the first column, `apart` the distance of columns, `zero` the y of 0, `scale` the pixels per unit. */
+/** Projection of values to pixels: `left` is the first column, `stride` the distance of columns, `zero` the y of 0, `scale` the pixels per unit. */
 export interface Projection {
   left: number;
-  apart: number;
+  stride: number;
   zero: number;
   scale: number;
 }
@@ -61,12 +61,12 @@ function shadePixels(pixels: Uint32Array, changes: Int32Array, width: number, he
 }
 
 /** Add a series to the counts. Missing values leave a gap, and a single value is a dot. */
-function addLine(row: Row, { left, apart, zero, scale }: Projection, changes: Int32Array, width: number, height: number, thick: number): void {
+function addLine(row: Row, { left, stride, zero, scale }: Projection, changes: Int32Array, width: number, height: number, thick: number): void {
   let before = Number.NaN;
   for (let at = 0; at < row.length; at += 1) {
     const y = zero + scale * row[at]!;
-    const x = left + at * apart;
-    if (before === before && y === y) addSegment(changes, width, height, thick, x - apart, before, x, y);
+    const x = left + at * stride;
+    if (before === before && y === y) addSegment(changes, width, height, thick, x - stride, before, x, y);
     else if (y === y && !(row[at + 1]! === row[at + 1]!)) {
       for (let dot = 0; dot < DOT; dot += 1) addColumn(changes, width, height, Math.floor(x) + dot, y, y + DOT - thick, thick);
     }
@@ -105,8 +105,8 @@ function addSegment(changes: Int32Array, width: number, height: number, thick: n
 export function nearestLine(rows: readonly Row[], column: number, y: number, place: (value: number) => number, most: number): number | null {
   let [found, least]: [number | null, number] = [null, most];
   rows.forEach((row, at) => {
-    const apart = Math.abs(place(row[column] ?? Number.NaN) - y);
-    if (apart < least) [found, least] = [at, apart];
+    const distance = Math.abs(place(row[column] ?? Number.NaN) - y);
+    if (distance < least) [found, least] = [at, distance];
   });
   return found;
 }

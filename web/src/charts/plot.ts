@@ -162,10 +162,10 @@ export class Plot {
     if (!rows.length || !seconds.length) return;
     const { left, top, width, height } = made.bbox;
     const x = (at: number) => made.valToPos(at, "x", true) - left;
-    const apart = seconds.length > 1 ? x(seconds[1]!) - x(seconds[0]!) : width;
+    const stride = seconds.length > 1 ? x(seconds[1]!) - x(seconds[0]!) : width;
     const zero = made.valToPos(0, "y", true) - top;
     const scale = made.valToPos(1, "y", true) - top - zero;
-    const place = { left: x(seconds[0]!), apart, zero, scale };
+    const place = { left: x(seconds[0]!), stride, zero, scale };
     const behind = drawCloud(rows, place, Math.round(width), Math.round(height), Math.max(1, Math.round(devicePixelRatio)), this.shown!.dark);
     if (behind) made.ctx.drawImage(behind, Math.round(left), Math.round(top));
   }

@@ -16,8 +16,8 @@ const MULTIPLE_FROM = 3;
 export function formatChange(before: number | null, after: number | null, unit: string): string {
   if (before === null || after === null) return "";
   if (unit === "1" || unit === "Cel") {
-    const apart = (after - before) * (unit === "1" ? 100 : 1);
-    return Math.abs(apart) < 0.05 ? "" : `${apart < 0 ? "−" : "+"}${Math.abs(apart).toFixed(1)} ${unit === "1" ? "points" : "°C"}`;
+    const delta = (after - before) * (unit === "1" ? 100 : 1);
+    return Math.abs(delta) < 0.05 ? "" : `${delta < 0 ? "−" : "+"}${Math.abs(delta).toFixed(1)} ${unit === "1" ? "points" : "°C"}`;
   }
   if (before <= 0 || after < 0) return "";
   const ratio = after / before;
@@ -28,10 +28,10 @@ export function formatChange(before: number | null, after: number | null, unit: 
 
 /** "−35.1 points" of a ratio, "+12 W (+3 %)" of another value. */
 export function formatDifference(own: number, middle: number, unit: string, brief = false): string {
-  const apart = own - middle;
-  const sign = apart < 0 ? "−" : "+";
-  if (unit === "1") return `${sign}${(Math.abs(apart) * 100).toFixed(1)} points`;
-  const share = middle && unit !== "Cel" ? `${sign}${Math.abs((apart / middle) * 100).toFixed(0)} %` : "";
+  const delta = own - middle;
+  const sign = delta < 0 ? "−" : "+";
+  if (unit === "1") return `${sign}${(Math.abs(delta) * 100).toFixed(1)} points`;
+  const share = middle && unit !== "Cel" ? `${sign}${Math.abs((delta / middle) * 100).toFixed(0)} %` : "";
   if (brief && share) return share;
-  return `${sign}${formatQuantity(Math.abs(apart), unit)}${share && ` (${share})`}`;
+  return `${sign}${formatQuantity(Math.abs(delta), unit)}${share && ` (${share})`}`;
 }

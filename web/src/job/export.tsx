@@ -1,4 +1,4 @@
-import { useEffect, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import { type Job, type Schemas, address } from "../api/client";
 import type { Range } from "../charts/axis";
 import { stepText } from "../charts/steps";
@@ -6,7 +6,7 @@ import { fontFamily, themeColor } from "../charts/colors";
 import { title } from "../catalog";
 import { toIso, quoteForShell } from "../format";
 import { drawAll, useRead } from "../parts/hooks";
-import { Problem } from "../parts/elements";
+import { CopyButton, Problem } from "../parts/elements";
 
 interface Given {
   job: Job;
@@ -84,21 +84,12 @@ function curlOf(call: Call): string {
 }
 
 function Command({ api, operation, call, note }: { api: string; operation: string; call: Call; note: string }) {
-  const [copied, setCopied] = useState(false);
   const command = curlOf(call);
-  useEffect(() => setCopied(false), [command]);
-  const copy = () =>
-    navigator.clipboard.writeText(command).then(
-      () => setCopied(true),
-      () => setCopied(false),
-    );
   return (
     <>
       <dt>
         <b>{api}</b> {operation} <small>{note}</small>
-        <button type="button" aria-label={`${copied ? "Copied" : "Copy curl"}: ${api}, ${operation}`} onClick={() => void copy()}>
-          {copied ? "Copied" : "Copy curl"}
-        </button>
+        <CopyButton text={command} word="Copy curl" name={`${api}, ${operation}`} />
       </dt>
       <dd>
         <pre tabIndex={0} aria-label={`Command of ${api} for this view`}>{command}</pre>

@@ -100,11 +100,11 @@ function Shown({ detail, names, query, reload, guest, writer }: ShownGiven) {
 
   const found = useMemo(() => groupMetrics(names.data?.metrics ?? []), [names.data]);
   const by = names.data ? byOf(detail.devices.length) : null;
-  const rested = useDebounced(wanted, 60);
+  const debounced = useDebounced(wanted, 60);
   const below = useDebounced(zoomed, BELOW, zoomed ? `${zoomed.start} ${zoomed.end}` : "");
   const [turn, setTurn] = useState(0);
   const measureAgain = () => setTurn((now) => now + 1);
-  const measured = useMeasured(ref, found, by, detail.devices.length || detail.replicas.length, rested, turn);
+  const measured = useMeasured(ref, found, by, detail.devices.length || detail.replicas.length, debounced, turn);
   useRetry(measured.error, measureAgain);
   const [known, setFindings] = useState<readonly Finding[] | null>(null);
   const findings = known ?? NO_FINDINGS;

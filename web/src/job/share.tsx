@@ -3,7 +3,7 @@ import { useState } from "preact/hooks";
 import { type Job, type Schemas, BASE, address, queryText, send } from "../api/client";
 import { formatDuration } from "../format";
 import { useAction, useRead } from "../parts/hooks";
-import { Moment, Problem } from "../parts/elements";
+import { CopyButton, Moment, Problem } from "../parts/elements";
 
 type Link = Schemas["LinkBody"];
 const DAY = 86_400;
@@ -70,20 +70,12 @@ export function Share({ job }: { job: Job }) {
 }
 
 function One({ link, job, busy, end }: { link: Link; job: Job; busy: boolean; end: () => void }) {
-  const [copied, setCopied] = useState(false);
   const query = queryText({ link: link.token, job: job.id, project: job.project === "default" ? null : job.project });
   const url = `${link.public_url || location.origin}/#/open?${query}`;
-  const copy = () =>
-    navigator.clipboard.writeText(url).then(
-      () => setCopied(true),
-      () => setCopied(false),
-    );
   return (
     <li class="line">
       <input type="text" readOnly value={url} aria-label={`Link ${link.id}`} onFocus={(event) => event.currentTarget.select()} />
-      <button type="button" onClick={() => void copy()}>
-        {copied ? "Copied" : "Copy"}
-      </button>
+      <CopyButton text={url} />
       <span class="hint">
         valid until <Moment ms={link.expires} /> ({formatDuration(link.expires - Date.now())}), created by {link.by}
         {link.last_used === null ? ", not used yet" : ""}

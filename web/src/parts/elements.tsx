@@ -1,4 +1,5 @@
 import type { ComponentChildren } from "preact";
+import { useEffect, useState } from "preact/hooks";
 import type { Job, Refusal } from "../api/client";
 import { formatBriefTime, toIso, formatTime } from "../format";
 import { useZone } from "./hooks";
@@ -114,6 +115,35 @@ export function Problem({ error, reload }: { error: Refusal; reload?: () => void
 
 /** Turn a message into a sentence with a capital letter and a full stop. */
 const toSentence = (text: string): string => `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}`;
+
+/** Copy a text to the clipboard. Returns false if the browser refuses. */
+async function copyText(text: string): Promise<boolean> {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    // Without HTTPS there is no clipboard API. Outside of an open dialog nothing can be selected.
+    const field = document.createElement("textarea");
+    field.value = text;
+    (document.querySelector("dialog[open]") ?? document.body).append(field);
+    field.select();
+    const copied = document.execCommand("copy");
+    field.remove();
+    return copied;
+  }
+}
+
+/** Button that copies a text, for example a token. */
+export function CopyButton({ text, word = "Copy", name }: { text: string; word?: string; name?: string }) {
+  const [copied, setCopied] = useState(false);
+  useEffect(() => setCopied(false), [text]);
+  const label = copied ? "Copied" : word;
+  return (
+    <button type="button" aria-label={name && `${label}: ${name}`} onClick={() => void copyText(text).then(setCopied)}>
+      {label}
+    </button>
+  );
+}
 
 /** Dialog with a title and a close button. */
 export function Dialog({ title, close, children }: { title: string; close: () => void; children: ComponentChildren }) {

@@ -26,7 +26,7 @@ def read_usage(directories: Mapping[str, str], tops: Mapping[str, str], sys_root
     memory = directories.get("memory")
     cpuacct = directories.get("cpuacct")
     blkio = directories.get("blkio")
-    # The most important first: a group may be removed while it is read.
+    # The most important value comes first: a group may be removed while it is read.
     cpu = files.read_number(f"{cpuacct}/cpuacct.usage") if cpuacct else None
     read, written = _io(blkio, _BYTES, sys_root) if blkio else (None, None)
     reads, writes = _io(blkio, _OPERATIONS, sys_root) if blkio else (None, None)

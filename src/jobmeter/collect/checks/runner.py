@@ -36,7 +36,7 @@ class CheckRunner(Generic[K, C]):
             self._running[key].join(max(deadline - self._clock.monotonic(), 0.0))
             found += checks[:]
             if self._running[key].is_alive():
-                found.append(self._late(key, f"the check did not come back within {self._patience:.0f} s"))
+                found.append(self._late(key, f"the check did not end within {self._patience:.0f} s"))
         return found
 
     def _start(self, key: K, function: Callable[[], Iterable[C]]) -> list[C] | None:

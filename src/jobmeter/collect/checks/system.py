@@ -10,7 +10,7 @@ from jobmeter.collect.host.filesystem import parse_mount_points
 from jobmeter.model.task import CheckStatus, TaskCheck
 
 FULL, NEARLY_FULL = 0.98, 0.90
-_LOOKS, _LOOK_SECONDS = 3, 0.5
+_SAMPLES, _SAMPLE_SECONDS = 3, 0.5
 _MOST_NAMED = 10
 _USUAL_ERRORS, _USUAL_ERROR_RATIO = 32, 0.001
 """Failed commands of a healthy SCSI disk, tried when the machine starts, and their share later."""
@@ -110,10 +110,10 @@ def check_tasks(proc: str = "/proc", pause: Event | None = None) -> list[TaskChe
     waiting = _count_waiting_tasks(proc)
     if waiting is None:
         return [TaskCheck("tasks", CheckStatus.UNAVAILABLE, f"{proc} cannot be read")]
-    for _ in range(_LOOKS - 1):
+    for _ in range(_SAMPLES - 1):
         if not waiting:
             break
-        pause.wait(_LOOK_SECONDS)
+        pause.wait(_SAMPLE_SECONDS)
         again = _count_waiting_tasks(proc) or {}
         waiting = {pid: name for pid, name in waiting.items() if pid in again}
     if not waiting:

@@ -104,7 +104,7 @@ class ProcessTable:
         Raises ProcessLookupError or FileNotFoundError if it has ended meanwhile.
         """
         with self._lock:
-            # Nothing else is read while a process belongs to no job, as most do.
+            # Most processes belong to no job, and nothing else is read of them.
             member = self._classifier.find_member(ProcessStat(Key(pid, 0), 0, "R", 0, 0, 0), parent)
         if member is None:
             os.stat(f"{self._proc}/{pid}")  # noqa: PTH116 - what is gone has no group and no environment

@@ -48,7 +48,7 @@ def read_capabilities(machine: Machine) -> int:
 
 
 def _check_environments(machine: Machine) -> Check:
-    pids = [name for name in os.listdir(machine.proc) if name.isdigit()][:_MOST]  # noqa: PTH208 - a look is one call
+    pids = [name for name in os.listdir(machine.proc) if name.isdigit()][:_MOST]  # noqa: PTH208 - one call
     # Kernel threads have neither a command line nor an environment.
     users = [pid for pid in pids if files.read(f"{machine.proc}/{pid}/cmdline")]
     read = sum(files.read(f"{machine.proc}/{pid}/environ") is not None for pid in users)

@@ -76,7 +76,7 @@ def _ping(scontrol: str, environment: Mapping[str, str]) -> tuple[str, bool]:
         return str(error), True
     lines = (done.stdout + done.stderr).strip().splitlines()
     up = [line for line in lines if line.endswith("is UP")]
-    return (up or lines or ["it says nothing"])[0], not up
+    return (up or lines or ["its answer is empty"])[0], not up
 
 
 def _check_kubernetes(machine: Machine, environment: Mapping[str, str], kubeconfig: str | None) -> Check:
@@ -120,7 +120,7 @@ def _check_flink(address: str | None) -> Check:
             _AREA, "flink", SourceStatus.PROBLEM, error.message, "see whether the job manager's REST port is open"
         )
     if overview is None or not overview.flink_version:
-        text = f"what answers at {rest.address} is no job manager"
+        text = f"the server at {rest.address} is no job manager"
         return Check(_AREA, "flink", SourceStatus.PROBLEM if named else SourceStatus.ABSENT, text)
     text = f"Flink {overview.flink_version} at {rest.address}, {overview.taskmanagers} task managers"
     return Check(

@@ -21,7 +21,7 @@ from jobmeter.collect.call_thread import CallThread
 from jobmeter.collect.clock import read_elapsed_ns
 from jobmeter.collect.energy.sources import CPU, NODE
 from jobmeter.collect.host.base import NodeCollector, NodeReading
-from jobmeter.collect.scheduler.http import get
+from jobmeter.collect.http_get import get
 from jobmeter.errors import InvalidRequestError, UnavailableError
 
 _EVERY_SECONDS = 60.0

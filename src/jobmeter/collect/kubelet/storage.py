@@ -19,7 +19,7 @@ import urllib3
 from jobmeter.collect import files
 from jobmeter.collect.base import NodeIdentity, Owner, Samples
 from jobmeter.collect.discover.member import Member
-from jobmeter.collect.scheduler.http import get
+from jobmeter.collect.http_get import get
 from jobmeter.collect.scheduler.kubernetes.objects import PodObject, limit_of_pod
 from jobmeter.errors import InvalidRequestError, UnavailableError
 from jobmeter.model.sample import Sample

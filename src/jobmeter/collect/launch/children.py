@@ -7,18 +7,22 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from jobmeter.collect import files
 from jobmeter.collect.cgroup.paths import UNIFIED, Groups, Hierarchies, read_groups
 from jobmeter.collect.process.stat import Key, read_stat
 
+PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+LAST_SECONDS = 0.03
+_SENT_BY_KERNEL = 0x80
+_PR_SET_CHILD_SUBREAPER = 36
 _OWNER = re.compile(r"jobmeter-.+-(\d+)-(\d+)")
 """Name of a run's group. It ends with the number and the start of the run's own process."""
+_log = logging.getLogger(__name__)
 
 
 class OwnGroups:
@@ -139,17 +143,6 @@ def enter(entries: Sequence[str]) -> None:
             os.close(descriptor)
 
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
-LAST_SECONDS = 0.03
-_SENT_BY_KERNEL = 0x80
-_PR_SET_CHILD_SUBREAPER = 36
-
-_log = logging.getLogger(__name__)
-
-
 @dataclass(frozen=True, slots=True)
 class ChildExit:
     """Process that was waited for. ``status`` is as a shell shows it, 128 + n for signal n."""
@@ -173,7 +166,7 @@ class Children:
         self._running: set[int] = set()
         self._own_group = not _has_terminal()
         self._late: list[int] = []
-        # A signal that our caller ignores (nohup) stays ignored, here and in the replicas.
+        # A signal that the caller ignores (nohup) stays ignored, here and in the replicas.
         self._passed = [number for number in PASSED_ON if signal.getsignal(number) is not signal.SIG_IGN]
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for number in self._passed:
@@ -223,7 +216,7 @@ class Children:
         return process.pid
 
     @contextmanager
-    def unblock_signals(self) -> "Iterator[None]":
+    def unblock_signals(self) -> Iterator[None]:
         """Let the calling thread start other processes, which would inherit the blocked signals."""
         blocked = signal.pthread_sigmask(signal.SIG_SETMASK, self._before)
         try:
@@ -238,11 +231,11 @@ class Children:
         """
         found = signal.sigtimedwait(self._waited, timeout)
         if found is not None and found.si_signo == signal.SIGWINCH:
-            # The replicas have the terminal's signal too, but may have read the size before theirs had the new one.
+            # The replicas got the terminal's signal too, but maybe before their own terminals had the new size.
             self.resized()
             self.send(signal.SIGWINCH)
         elif found is not None and found.si_signo != signal.SIGCHLD:
-            # What the terminal sent to its foreground group has reached the replicas already, they are in it.
+            # A signal of the terminal has reached the replicas, because they are in its foreground group.
             self._pass_on(found.si_signo, by_terminal=found.si_code == _SENT_BY_KERNEL)
         while self._late:
             number = self._late.pop(0)

@@ -360,14 +360,14 @@ class JobRun:
 
     def _count_ended(self, ended: ChildExit) -> None:
         """Count the final figures of a replica's first process, or of an adopted orphan."""
-        look = self._final_stats.pop(ended.pid, None)
-        if look is None or look.owner is None:
+        final = self._final_stats.pop(ended.pid, None)
+        if final is None or final.owner is None:
             return
-        # Until its exec a process is a copy of this one: a peak that is not above ours is not the command's.
+        # Until its exec a process is a copy of this one, whose own peak is not the command's.
         peak = ended.memory_peak if ended.memory_peak > self._own_peak else 0.0
-        groups = next((other.member.groups for other in self._roots.values() if other.member.owner == look.owner), {})
+        groups = next((other.member.groups for other in self._roots.values() if other.member.owner == final.owner), {})
         self._collectors.jobs.note_end(
-            Ended(look.key, look.owner, ended.cpu_seconds, peak, look.io, groups, look.waited_seconds, look.place)
+            Ended(final.key, final.owner, ended.cpu_seconds, peak, final.io, groups, final.waited_seconds, final.place)
         )
 
     def _watch(self, samples: Samples) -> None:

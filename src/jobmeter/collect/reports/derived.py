@@ -78,7 +78,7 @@ class DerivedValues:
 
     def _find_peak(self, meta: Meta) -> float:
         products = {str(meta["device"])} if "device" in meta else set(self._products())
-        # On a node with several products nobody said which one computes.
+        # On a node with several products it is unknown which one computes.
         peaks = {find_peak_flops(product, str(meta.get("precision", "bf16"))) for product in products}
         return next(iter(peaks)) or 0.0 if len(peaks) == 1 else 0.0
 

@@ -26,6 +26,7 @@ MOST_FILES = 256
 MOST_BYTES = 256 * 1024
 """Most bytes of all files that one collection reads."""
 _NAME = "tfevents"
+_log = logging.getLogger(__name__)
 _MOST_DESCRIPTORS = 1_024
 _ENDED_MS = 60_000
 """Time after which a file is closed that no process has open."""
@@ -119,9 +120,6 @@ class EventFileCollector:
         if points:
             self.reports.add(file.reporter, ReportSource.FILES, points)
         return len(data)
-
-
-_log = logging.getLogger(__name__)
 
 
 class ProgramReceiver:

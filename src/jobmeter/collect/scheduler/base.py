@@ -50,8 +50,9 @@ class Option:
 class SchedulerKind:
     """Kind of scheduler.
 
-    ``make`` gets the cluster's name, the values of ``options`` by name (None: not given), and a folder for its state
-    (None: no state is stored). It raises ConfigurationError if the scheduler cannot be reached from here.
+    ``make`` gets the cluster's name, the values of ``options`` by name, with underscores (None: not given), and a
+    folder for its state (None: no state is stored). It raises ConfigurationError if the scheduler cannot be reached
+    from here.
     """
 
     summary: str

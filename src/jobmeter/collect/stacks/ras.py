@@ -108,7 +108,7 @@ def _report(host: str, port: int) -> str:
         reader = connection.makefile("rb")
         connection.sendall(f"CLIENT PROTOCOL {_PROTOCOL}\n".encode())
         if not reader.readline(1024).upper().startswith(b"SERVER PROTOCOL "):
-            raise OSError("what listens there does not speak its protocol")
+            raise OSError("the program that listens there does not speak its protocol")
         connection.sendall(f"TIMEOUT {_TIMEOUT}\n".encode())
         if reader.readline(1024).strip().upper() != b"OK":
             raise OSError("it refused a timeout")

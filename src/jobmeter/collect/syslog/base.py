@@ -124,7 +124,7 @@ def list_live_names(name: str) -> Iterator[str]:
 
 
 def is_readable(name: str) -> bool:
-    """False for the name of a compressed file."""
+    """Return False for the name of a compressed file."""
     return not name.endswith(_COMPRESSED)
 
 

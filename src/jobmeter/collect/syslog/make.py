@@ -45,17 +45,8 @@ def make_system_logs(
         return None
     if settings.files:
         allow_open_files(_OPEN_FILES)
-    return SystemLogReader(
-        sources,
-        FileWatch(settings.files),
-        place,
-        outbox,
-        now_ns=lambda: clock.now_ms() * NS_PER_MS,
-        monotonic=clock.monotonic,
-        lines_a_second=settings.lines_a_second,
-        owner_of=owner_of,
-        state=state,
-    )
+    watch = FileWatch(settings.files)
+    return SystemLogReader(sources, watch, place, outbox, clock, settings.lines_a_second, owner_of, state)
 
 
 def _can_read(kernel: KernelReader) -> bool:

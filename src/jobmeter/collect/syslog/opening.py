@@ -53,7 +53,7 @@ def open_trusted(path: Path) -> int:
             raise FileRefusedError("others can put files into its folder, and not everybody may read it")
         if status.st_nlink > 1 and walk.is_shared(status.st_uid):
             raise FileRefusedError("it has several hard links, in a folder that others can write to")
-        # The checked inode, whatever has its name by now.
+        # Opens the checked inode, although its name may lead to another file by now.
         return os.open(f"/proc/self/fd/{end}", _READ)
 
 

@@ -49,7 +49,7 @@ class Successors:
         self._finished: deque[Spot] = deque(maxlen=_REMEMBERED)
 
     def __bool__(self) -> bool:
-        """True while a file waits."""
+        """Return True while a file waits."""
         return bool(self._waiting)
 
     @property

@@ -1,4 +1,4 @@
-"""The clock of a node differs from the server's, or was set by seconds while the job ran."""
+"""The clock of a node differs from the server's, or jumped by seconds while the job ran."""
 
 from collections.abc import Iterator
 

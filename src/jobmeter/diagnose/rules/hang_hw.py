@@ -204,7 +204,7 @@ def _evidence(still: Sequence[Still], start: int) -> Iterator[Evidence]:
     title="Hang: no activity",
     sees="Replicas that worked before move no data and use no CPU, or spin, and their devices stay at one level. "
     "Notebooks and shells, which wait for a person, are left out.",
-    advice="See where each rank is (jobmeter diagnose JOB --stacks): in a lock, in a collective, on a failures mount.",
+    advice="See where each rank is (jobmeter diagnose JOB --stacks): in a lock, in a collective, on a dead mount.",
     source="https://github.com/NVIDIA/nvidia-resiliency-ext",
     metrics=tuple(metric for metrics in _KINDS.values() for metric in metrics),
     running=True,

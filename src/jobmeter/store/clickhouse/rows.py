@@ -1,6 +1,5 @@
 """Samples with their keys, as runs of one series each: the form in which they are written to disk."""
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Self
 
@@ -221,24 +220,22 @@ def _is_whole(array: NDArray[np.generic]) -> bool:
 
 
 def split_by_days(group: Sequence[SampleRuns], rows: int, days: int) -> Iterator[list[SampleRuns]]:
-    """Split a group into parts with at most ``days`` days each, in order within every day.
+    """Split a group, which is not empty, into parts with at most ``days`` days each, in order within every day.
 
     Whole days stay together, because the engine makes a file set of each day of each part: a part has at most ``rows``
     rows or lies on a single day.
     """
     cuts = [_DayCut.from_rows(one) for one in group]
-    total = Counter[int]()
-    for cut in cuts:
-        total.update(cut.count_rows_by_day())
+    days_found, place = np.unique(np.concatenate([cut.day for cut in cuts]), return_inverse=True)
+    sizes = np.bincount(place, np.concatenate([cut.count for cut in cuts])).astype(int)
     chosen, size = list[int](), 0
-    for day, count in sorted(total.items()):
+    for day, count in zip(days_found.tolist(), sizes.tolist(), strict=True):
         if chosen and (size + count > rows or len(chosen) == days):
             yield _select_days(cuts, chosen)
             chosen, size = [], 0
         chosen.append(day)
         size += count
-    if chosen:
-        yield _select_days(cuts, chosen)
+    yield list(group) if len(chosen) == len(sizes) else _select_days(cuts, chosen)
 
 
 def split_rows(group: Sequence[SampleRuns], rows: int) -> Iterator[list[SampleRuns]]:
@@ -279,10 +276,6 @@ class _DayCut(msgspec.Struct, frozen=True, eq=False):
         begins[rows.find_starts()] = True
         start = np.flatnonzero(begins)
         return cls(rows, day[start], start, np.diff(start, append=len(day)))
-
-    def count_rows_by_day(self) -> dict[int, int]:
-        days, place = np.unique(self.day, return_inverse=True)
-        return dict(zip(days.tolist(), np.bincount(place, self.count).astype(int).tolist(), strict=True))
 
     def cut_days(self, first: int, last: int) -> SampleRuns | None:
         """Return the rows of some days, both included; None for no rows."""

@@ -28,12 +28,15 @@ class SharedWindow(WindowReads):
     marks of its rows stayed the same; otherwise it is read again. The answer is None if a series is not in the window.
     The answer is None too if writes do not end within ``_SETTLED_SECONDS``, for example after the death of the writer
     during a write. ``revisions`` are the numbers that the writer raises: read one before the data that is cached under
-    it. ``owner`` is a descriptor that becomes readable when the writer has ended. Safe for several threads.
+    it. ``owner`` is a descriptor that becomes readable when the writer has ended. Safe for several threads, but for
+    ``ended``.
     """
 
     def __init__(self, arena: Arena, owner: int) -> None:
         self._arena = arena
         self.owner = owner
+        self._end = select.poll()  # select, in contrast, takes only small descriptors
+        self._end.register(owner, select.POLLIN)
         self.revisions = Revisions(arena.take)
         bound = int(arena.header[HeaderField.BOUND])
         pages = Pages(count_pages(bound), arena.take)
@@ -56,9 +59,7 @@ class SharedWindow(WindowReads):
     @property
     def ended(self) -> bool:
         """True if the writer has closed the window or has died. Then other servers may have newer samples."""
-        poll = select.poll()  # select, in contrast, takes only small descriptors
-        poll.register(self.owner, select.POLLIN)
-        return self.is_closed or bool(poll.poll(0))
+        return self.is_closed or bool(self._end.poll(0))
 
     def close(self) -> None:
         """Close the descriptor. The memory is unmapped with this object."""

@@ -7,8 +7,8 @@ from urllib.parse import quote, urlsplit
 import msgspec
 import urllib3
 
+from jobmeter.collect.http_get import get
 from jobmeter.collect.scheduler.flink.answers import FlinkReading
-from jobmeter.collect.scheduler.http import get
 from jobmeter.errors import ConfigurationError, LimitExceededError, UnavailableError
 
 SECONDS = 20.0

@@ -76,7 +76,7 @@ class FlinkCluster(Scheduler):
         for jid in gone:
             del self._jobs[jid]
         self._answered_ms = now_ms
-        # So that a job that disappeared during a restart of this program is reported.
+        # A job that disappears during a restart of this program is then reported.
         self._state.save(_SavedState(now_ms, [job.listed for job in self._jobs.values() if not job.over]))
         return Records(jobs=jobs, events=events)
 

@@ -223,7 +223,7 @@ class ClusterState:
         if root is None:
             self._waiting[metadata.uid] = _Waiting(pod, now_ms) if waiting is None else replace(waiting, pod=pod)
             return False
-        job = self._get_job(root, metadata.uid)
+        job = self._get_job(root)
         job.owner = job.owner or self._owners.find_workload(root)
         job.members[metadata.uid] = ClusterMember(pod, self._get_place(job, pod))
         self._job_of_pod[metadata.uid] = root.key
@@ -255,11 +255,11 @@ class ClusterState:
         job = self.jobs.get(self._job_of_pod.get(uid, ""))
         return job.members[uid].pod.metadata if job else None
 
-    def _get_job(self, root: RootOwner, pod: str = "") -> ClusterJob:
-        """Return the job of a root owner, created if missing; ``pod`` is the uid of the joining pod."""
+    def _get_job(self, root: RootOwner) -> ClusterJob:
+        """Return the job of a root owner, created if missing."""
         if root.key not in self.jobs:
             project = root.namespace if self._by_namespace else ""
-            saved = self.saved.adopt(root.key, root.name, project, verified=root.verified, pod=pod)
+            saved = self.saved.adopt(root.key, root.name, project)
             self.jobs[root.key] = ClusterJob(saved.job_id, project, root)
         return self.jobs[root.key]
 

@@ -34,16 +34,12 @@ class OwnerPresence(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RootOwner:
-    """Object that a job is made from.
-
-    ``verified``: the API server has this object. Otherwise only its dependents name it, and its kind is not watched.
-    """
+    """Object that a job is made from. If its kind is not watched, only its dependents name it."""
 
     kind: str
     name: str
     namespace: str
     uid: str
-    verified: bool = True
 
     @property
     def key(self) -> str:
@@ -141,7 +137,7 @@ class OwnerTable:
 
 def claim_owner(reference: Reference, namespace: str) -> RootOwner:
     """Return the root owner that a reference claims, in this namespace."""
-    return RootOwner(reference.kind, reference.name, namespace, reference.uid, verified=False)
+    return RootOwner(reference.kind, reference.name, namespace, reference.uid)
 
 
 def _is_referenced(reference: Reference, owner: PodOwner, namespace: str) -> bool:

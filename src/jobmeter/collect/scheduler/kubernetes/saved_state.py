@@ -33,39 +33,27 @@ class SavedJob(msgspec.Struct, omit_defaults=True):
 
 
 class SavedState(msgspec.Struct, omit_defaults=True):
-    """Saved state. ``names`` maps (project, job id) to the key of the root owner; ``jobs`` are living jobs by key.
-
-    A key is NAMESPACE/KIND/UID. Releases up to 0.1 stored only the uid.
-    """
+    """Saved state. ``names`` maps (project, job id) to the key of the root owner; ``jobs`` are living jobs by key."""
 
     names: dict[str, str] = {}
     jobs: dict[str, SavedJob] = {}
 
-    def adopt(self, key: str, name: str, project: str, *, verified: bool, pod: str) -> SavedJob:
-        """Return the job of a root owner, added if missing. ``pod`` is the uid of the joining pod.
+    def adopt(self, key: str, name: str, project: str) -> SavedJob:
+        """Return the job of a root owner, added if missing."""
+        if key not in self.jobs:
+            self.jobs[key] = SavedJob(self._claim(project, name, key), project)
+        return self.jobs[key]
 
-        An entry without a namespace belongs to a ``verified`` owner, or to a pod that the entry names, because anybody
-        can name the uid of an owner in another namespace.
-        """
-        uid = key.rpartition("/")[2]
-        job, old = self.jobs.get(key), self.jobs.get(uid)
-        if job is None and old is not None and old.project == project and (verified or pod in old.pods):
-            job = self.jobs[key] = self.jobs.pop(uid)
-            self._take(project, job.job_id, key)
-        if job is None:
-            job = self.jobs[key] = SavedJob(self._claim(project, name, key, uid if verified else key), project)
-        return job
-
-    def _claim(self, project: str, name: str, key: str, other: str) -> str:
+    def _claim(self, project: str, name: str, key: str) -> str:
         """Choose the id of the job: its name, or, if another job has it, its name and the first part of its uid.
 
         Kubernetes names are reused: by a recreated job, and in other namespaces. An id by which agents report a pod of
-        an unknown job is never used. ``other`` is the value that an older release stored instead of the key.
+        an unknown job is never used.
         """
         uid = key.rpartition("/")[2]
         digest = hashlib.sha256(key.encode()).hexdigest()[:16]
         candidates = [name[:120], f"{name[:119]}~{uid[:8]}", f"{name[:103]}~{digest}"]
-        free = (one for one in candidates if self.names.get(f"{project}/{one}", key) in (key, other))
+        free = (one for one in candidates if self.names.get(f"{project}/{one}", key) == key)
         candidate = next((one for one in free if not parse_pod_job(one)), digest)
         self._take(project, candidate, key)
         return candidate

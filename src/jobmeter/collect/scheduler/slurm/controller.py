@@ -22,9 +22,15 @@ from jobmeter.model.time import Clock
 
 _JOB = re.compile(r"JobId=(\d+) ")
 _PLACE = re.compile(r" Nodes=(\S+) CPU_IDs=\S+ Mem=\d+ GRES=(\S*)")
+_GPUS = re.compile(r"gpu(?::(?P<type>[^:(,]+))?:\d+\(IDX:(?P<list>[\d,-]*)\)")
+_NONE = frozenset({"", "None", "(null)"})
+_NO_VALUE = 0xFFFFFFFC
+"""Least of Slurm's special 32-bit numbers for "nothing", "infinite" and the like."""
+_UNENDED = LIVE | {"CONFIGURING"}
 
 _log = logging.getLogger(__name__)
 
+Document = Mapping[str, Any]
 Gpus = dict[str, tuple[int, ...]]
 
 
@@ -94,14 +100,6 @@ def _key(job: SlurmJob) -> tuple[int, int | None]:
     return job.number, job.now.start
 
 
-Document = Mapping[str, Any]
-
-_GPUS = re.compile(r"gpu(?::(?P<type>[^:(,]+))?:\d+\(IDX:(?P<list>[\d,-]*)\)")
-_NONE = frozenset({"", "None", "(null)"})
-_NO_VALUE = 0xFFFFFFFC
-"""Least of Slurm's special 32-bit numbers for "nothing", "infinite" and the like."""
-
-
 def parse_jobs(body: bytes) -> list[SlurmJob]:
     """Parse the jobs of an answer; invalid entries are skipped. Raises UnavailableError for an invalid answer."""
     try:
@@ -169,9 +167,6 @@ def _attempt(job: Document) -> Attempt:
     )
 
 
-_UNENDED = LIVE | {"CONFIGURING"}
-
-
 def _state(job: Document) -> str:
     """Return the base state. A completing job still has processes, so its end is reported later."""
     raw = job.get("job_state")
@@ -197,7 +192,7 @@ def _exit(value: object) -> SlurmExit:
         signal = value.get("signal")
         name = "id" if isinstance(signal, dict) and "id" in signal else "signal_id"
         return SlurmExit(code, (_number(signal, name) or 0) if isinstance(signal, dict) else 0)
-    # As wait() returns it: the code in the second byte, the signal in the lowest seven bits.
+    # The status of wait(): the code in the second byte, the signal in the lowest seven bits.
     status = value if isinstance(value, int) else 0
     return SlurmExit((status >> 8) & 0xFF, status & 0x7F)
 

@@ -7,7 +7,7 @@ import urllib3
 from urllib3.connection import HTTPConnection
 from urllib3.connectionpool import HTTPConnectionPool
 
-from jobmeter.collect.scheduler.http import get
+from jobmeter.collect.http_get import get
 from jobmeter.collect.scheduler.slurm.commands import MOST_BYTES, SECONDS
 from jobmeter.collect.scheduler.slurm.token import Token
 from jobmeter.errors import ConfigurationError, UnavailableError

@@ -241,5 +241,5 @@ def _join_attempts(current: SlurmJob, accounted: SlurmJob) -> tuple[Attempt, ...
         return (*before, now)
     if same.state != now.state:
         return (*before, replace(now, steps=same.steps))
-    # For a cancelled job the controller gives the signal, the accounting 0:0: the accounting's is always used.
+    # For a cancelled job the controller gives the signal, the accounting 0:0, which is used.
     return (*before, replace(now, steps=same.steps, by=same.by, exit=same.exit or now.exit))
