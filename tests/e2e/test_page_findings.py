@@ -98,8 +98,8 @@ def test_findings_of_one_rule_are_read_once_and_each_can_be_marked(viewer):
     assert "Use less" not in page.inner_text("section.findings"), "the worst alone is open"
     page.click(".finding[data-rule=cuda_oom] button")
     advice = page.locator(".finding[data-rule=cuda_oom] p")
-    page.wait_for_selector(".finding p >> text=Link up and down")  # titles of rules come with a request
-    assert advice.inner_text() == "Use less; see “GPU memory leak”, “Link up and down” and num_workers."
+    page.wait_for_selector(".finding p >> text=Link flapping")  # titles of rules come with a request
+    assert advice.inner_text() == "Use less; see “GPU memory leak”, “Link flapping” and num_workers."
     assert advice.locator("abbr").get_attribute("title") == "rule link_flap"
     advice.locator("a").click()
     wait_for_page(page, "document.activeElement.closest('[data-rule]')?.dataset.rule === 'gpu_mem_leak'")

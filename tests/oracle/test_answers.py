@@ -98,6 +98,14 @@ def check(result: MetricResult, wanted: dict[tuple[str, str, str], dict[int, flo
         np.testing.assert_allclose([got[name][time] for time in points], list(points.values()), rtol=1e-9, atol=1e-12)
 
 
+def points_of(found: pd.DataFrame) -> dict[tuple[str, str, str], dict[int, float]]:
+    """The values of each member by their times."""
+    points: dict[tuple[str, str, str], dict[int, float]] = {}
+    for row in found.to_dict("records"):
+        points.setdefault((row["replica"], row["node"], row["device"]), {})[int(row["bucket"])] = row["value"]
+    return points
+
+
 class TestFleet:
     """A day of 144 pods at 57 s."""
 
@@ -105,12 +113,9 @@ class TestFleet:
     def table(self) -> pd.DataFrame:
         return samples.fleet()
 
-    @pytest.mark.parametrize("rolled", [False, True], ids=["raw", "rolled"])
-    def test_every_step_over_many_ranges_per_pod_and_per_job(self, store, table, rolled):
+    def test_every_step_over_many_ranges_per_pod_and_per_job(self, store, table):
         end = int(table["time"].max()) + 1
         write(store, table, end)
-        if rolled:
-            store.roll_up(end + HOUR)
         asked = executor(store, end, samples.JOB)
         by_metric = {metric: expected.unique(table[table["metric"] == metric]) for metric in METRICS}
 
@@ -126,6 +131,9 @@ class TestFleet:
             result = ask(asked, samples.JOB, metric, by, start, start + length, step)
             check(result, expected.lines(by_metric[metric], metric, by, start, start + length, step))
 
+        holds()
+        store.roll_up(end + HOUR)
+        asked = executor(store, end, samples.JOB)  # one that has no answer of raw samples cached
         holds()
 
     def test_a_whole_day_from_each_tier(self, store, table):
@@ -186,36 +194,34 @@ class TestOddCases:
             result = ask(asked, job, metric, by, first, last, step, whole=whole)
             check(result, expected.lines(mine, metric, by, first, last, step, whole=whole))
 
-    @pytest.mark.parametrize("statistic", ["mean", "min", "max", "sum", "count", "first", "last"])
     @pytest.mark.parametrize("metric", ["memory.usage", "gpu.utilization"])
-    def test_every_statistic_of_a_gauge_from_every_source(self, store, statistic, metric):
-        self._check_statistic(store, Statistic(statistic), metric)
+    def test_every_statistic_of_a_gauge_from_every_source(self, store, metric):
+        self._check_statistics(store, ["mean", "min", "max", "sum", "count", "first", "last"], metric)
 
-    @pytest.mark.parametrize("statistic", ["mean", "increase", "min", "max", "first", "last", "count"])
-    def test_every_statistic_of_a_counter_from_every_source(self, store, statistic):
-        self._check_statistic(store, Statistic(statistic), "network.receive")
+    def test_every_statistic_of_a_counter_from_every_source(self, store):
+        statistics = ["mean", "increase", "min", "max", "first", "last", "count"]
+        self._check_statistics(store, statistics, "network.receive")
 
-    def _check_statistic(self, store: Store, statistic: Statistic, metric: str) -> None:
+    def _check_statistics(self, store: Store, statistics: list[str], metric: str) -> None:
         stored_samples = expected.unique(samples.odd_cases(3))
         start, end = int(stored_samples["time"].min()), int(stored_samples["time"].max()) + 1
         write(store, stored_samples, end)
         asked = executor(store, end, "a", "b")
         mine = stored_samples[stored_samples["job"] == "a"]
+        wanted = {
+            (statistic, step): points_of(expected.members(mine, metric, start + 1, end - 1, step, statistic))
+            for statistic in statistics
+            for step in STEPS
+        }
         for until in (start, start + 2 * HOUR, end + HOUR):
             store.roll_up(until)
-            for step in STEPS:
+            for (statistic, step), points in wanted.items():
                 query = MetricQuery(
                     subject=JobRef("a"),
                     metrics=(metric,),
                     range=TimeRange(start + 1, end - 1),
                     step_ms=step,
                     by=By.DEVICE,
-                    statistic=statistic,
+                    statistic=Statistic(statistic),
                 )
-                found = expected.members(mine, metric, start + 1, end - 1, step, statistic.value)
-                wanted: dict[tuple[str, str, str], dict[int, float]] = {}
-                for row in found.to_dict("records"):
-                    wanted.setdefault((row["replica"], row["node"], row["device"]), {})[int(row["bucket"])] = row[
-                        "value"
-                    ]
-                check(asked.run(query, ALL), wanted)
+                check(asked.run(query, ALL), points)

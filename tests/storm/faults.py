@@ -156,7 +156,7 @@ class Faults:
         began = time.monotonic()
         revive = target.kill() if what == "killed" else target.freeze()
         try:
-            if part != "server":
+            if part not in {"server", "placement"}:
                 progress(f"an acknowledgement while the {part} is {what}")
         finally:
             revive()

@@ -4,7 +4,7 @@ import { groupMetrics } from "../src/charts/groups";
 
 it("names a rule in words, also one without a row", () => {
   expect(ruleTitle("cuda_oom")).toBe("GPU out of memory");
-  expect(ruleTitle("gpu_idle_allocated")).toBe("GPU idle allocated");
+  expect(ruleTitle("gpu_idle_allocated")).toBe("Allocated GPU idle");
   expect(ruleTitle("disk_too_warm")).toBe("Disk too warm");
 });
 

@@ -1,9 +1,10 @@
 """``jobmeter jobs``: lists the jobs of the server, running jobs first."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 
 import click
 import msgspec
@@ -114,11 +115,11 @@ def command(
 def _check_filters(api: Api, search: JobSearch) -> None:
     """Raise NotFoundError, with the existing names, for a filter by a name that no job has while others exist."""
     local.check_project(api, search.project)
+    search_one: Callable[..., JobSearch] = partial(JobSearch, project=search.project, limit=1)
     for kind, names in (("type", search.types), ("user", search.users), ("resource_group", search.resource_groups)):
-        unused = [name for name in names if not api.list_jobs(_search_one(search, kind, name)).jobs]
-        others = {getattr(job, kind) for job in api.list_jobs(JobSearch(project=search.project, limit=PAGE)).jobs} - {
-            ""
-        }
+        unused = [name for name in names if not api.list_jobs(search_one(**{f"{kind}s": (name,)})).jobs]
+        every = api.list_jobs(JobSearch(project=search.project, limit=PAGE)).jobs
+        others = {getattr(job, kind) for job in every} - {""}
         if unused and others:
             text = f"no job has the {kind.replace('_', ' ')} {unused[0]!r}{format_choices(unused[0], others)}"
             raise NotFoundError(text, kind)
@@ -126,10 +127,6 @@ def _check_filters(api: Api, search: JobSearch) -> None:
     unknown = [name for name in search.nodes if name not in existing]
     if unknown and existing:
         raise NotFoundError(f"there is no node {unknown[0]!r}{format_choices(unknown[0], existing)}", "node")
-
-
-def _search_one(search: JobSearch, kind: str, name: str) -> JobSearch:
-    return JobSearch(project=search.project, limit=1, **{f"{kind}s": (name,)})  # type: ignore[arg-type]
 
 
 def _show(api: Api, jobs: Sequence[tuple[Job, FindingSummary | None]]) -> None:

@@ -215,7 +215,7 @@ def _measure(
         from jobmeter.collect.launch.attach import Attachment
 
         return Attachment(plan, target, place, connect, clock, spool=spool).run(interval_ms)
-    say = _say_nothing if quiet else _say
+    say = (lambda _: None) if quiet else _say
     try:
         return JobRun(plan, place, connect, clock, spool=spool, say=say, warn=_say).run(os.environ, interval_ms)
     except OSError as error:
@@ -352,7 +352,3 @@ def _open_streams() -> None:
 def _be_silent() -> None:
     """Ignore later writes to the closed standard error, so that they cannot change the exit status."""
     sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - open until the end
-
-
-def _say_nothing(line: str) -> None:
-    """Do nothing, in place of ``_say``, with --quiet."""

@@ -94,12 +94,9 @@ def _find_unknown_phases(both: Sequence[MeasuredRun], unknown: dict[str, str]) -
 
 def _fold_phases(phases: JobPhases, missing: frozenset[str]) -> list[tuple[PhaseSpan, PhaseCause | None]]:
     """Return the spans with their causes, None for training; phases in ``missing`` become part of others."""
-    found: list[tuple[PhaseSpan, PhaseCause | None]] = []
-    for span in phases.spans:
-        if Phase.QUEUED in missing and span.phase in _BEFORE:
-            continue  # the submission of one of the jobs is unknown
-        found.append((span, _cause(span, missing)))
-    return found
+    # The submission of one of the jobs may be unknown.
+    left_out = _BEFORE if Phase.QUEUED in missing else frozenset[Phase]()
+    return [(span, _cause(span, missing)) for span in phases.spans if span.phase not in left_out]
 
 
 def _cause(span: PhaseSpan, missing: frozenset[str]) -> PhaseCause | None:

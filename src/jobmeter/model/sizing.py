@@ -17,9 +17,9 @@ RAW_BYTES, MINUTE_BYTES, HOUR_BYTES = 2.8, 8.7, 28.0
 """Bytes on disk of a raw sample, of a minute and of an hour of a series."""
 NEWEST_BYTES, NEWEST_MS = 12, 2 * HOUR
 """Bytes in memory of a sample of the window, and the window's length in ms."""
-REST_BYTES, REQUEST_BYTES, ENGINE_BYTES, JOB_BYTES = 166 * 2**20, 2**30, 2**30, 300
+REST_BYTES, REQUEST_BYTES, ENGINE_BYTES, JOB_BYTES = 140 * 2**20, 2**30, 2**30, 300
 """Bytes in memory of the server at rest, of requests and of the engine at most, and of a job."""
-WORKER_BYTES, WORKER_CACHE_BYTES = 57 * 2**20, 20 * 2**20
+WORKER_BYTES, WORKER_CACHE_BYTES = 59 * 2**20, 20 * 2**20
 """Bytes in memory of a worker process at rest, and of its cache and the bodies that it reads at most."""
 ANSWER_CPU, WORKER_ANSWER_CPU, ADMISSION_CPU = 386e-6, 268e-6, 100e-6
 """Seconds of CPU for a signed live answer: of one process, of a worker, and of the storage process for a worker's."""

@@ -31,3 +31,11 @@ def test_runs_that_do_not_fit_their_rows_are_an_error(slots, counts, error) -> N
     runs = sort_dedupe.SeriesSlices(np.array(slots), np.array(counts), np.array([1, 2, 3]), np.array([1.0, 2.0, 3.0]))
     with pytest.raises(error):
         sort_dedupe.sort_dedupe([runs], 2, origin=False)
+
+
+@pytest.mark.parametrize("rows", [([1, 2], [1.0, 2.0, 3.0]), ([1, 2, 3], [1.0, 2.0]), ([1, 2, 3, 4], [1.0] * 4)])
+def test_rows_that_do_not_fit_their_runs_are_an_error_in_every_section(rows) -> None:
+    whole = sort_dedupe.SeriesSlices(np.array([0, 1]), np.array([1, 2]), np.array([1, 2, 3]), np.ones(3))
+    wrong = whole._replace(time=np.array(rows[0]), value=np.array(rows[1]))
+    with pytest.raises(ValueError, match="counts of the runs"):
+        sort_dedupe.sort_dedupe([whole, wrong], 2, origin=False)

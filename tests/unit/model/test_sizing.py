@@ -85,7 +85,7 @@ def test_a_server_stores_what_it_is_given(fleet):
 def test_each_worker_process_takes_memory_and_a_core_and_answers(fleet, processes):
     alone = compute_size(replace(fleet, processes=1))
     size = compute_size(replace(fleet, processes=processes))
-    assert (size.memory - alone.memory, size.workers, alone.workers) == (size.workers, processes * 77 * 2**20, 0)
+    assert (size.memory - alone.memory, size.workers, alone.workers) == (size.workers, processes * 79 * 2**20, 0)
     assert (size.cores, alone.cores) == (processes, sizing.SERVER_CORES)
     assert size.answering_cores <= alone.answering_cores + fleet.answers * sizing.ADMISSION_CPU
     assert size.times >= alone.times
@@ -98,7 +98,7 @@ def test_the_first_limit_of_many_questions_is_that_of_their_answers():
         assert size.first_limit == "live answers"
         assert size.times == pytest.approx(times, rel=0.05)
     printed = CliRunner().invoke(cli, ["size", "--nodes", "1", "--answers", "9", "--processes", "3"]).stdout
-    assert "231.0 MiB for 3 worker processes" in printed
+    assert "237.0 MiB for 3 worker processes" in printed
 
 
 def test_options_are_checked():

@@ -49,7 +49,7 @@ export function PolicyEditor(given: { shipped: readonly Policy[]; chosen: readon
   const toggle = (name: string, on: boolean) => choose(on ? [...chosen, { name, text: null }] : chosen.filter((one) => one.text !== null || one.name !== name));
   return (
     <fieldset class="policies">
-      <legend>Policies limit the key to what they allow. Without policies it may do all that its role allows</legend>
+      <legend>Policies limit the key to what they allow. Without policies it may do all that its role allows.</legend>
       {shipped.map((one) => (
         <label key={one.name} title={statements(one.document).map(describeStatement).join("\n")}>
           <input type="checkbox" checked={chosen.some((other) => other.text === null && other.name === one.name)} onChange={(event) => toggle(one.name, event.currentTarget.checked)} /> {one.name}

@@ -311,7 +311,7 @@ def test_a_roll_up_of_a_former_leader_that_ends_late_replaces_no_newer_one(serve
     slot, (first, second) = Slot(), pair
     wait_until(lambda: all(map(is_complete, pair)), "the repair", 60)
     stored = {(slot.gauge(), slot.start): 1.0}
-    first.append(batch_of(stored), FOREVER)
+    first.append_all((batch_of(stored),), FOREVER)
     with ThreadPoolExecutor(1) as aside:
         with slow_roll_ups(monkeypatch):
             late = aside.submit(first.roll_up, slot.start + HOUR)
@@ -319,7 +319,7 @@ def test_a_roll_up_of_a_former_leader_that_ends_late_replaces_no_newer_one(serve
         expel(first, group)
         wait_until(lambda: role(second).startswith(("leads", "alone")), "the succession", 60)
         stored[slot.gauge(), slot.start + 1] = 2.0
-        second.append(batch_of({(slot.gauge(), slot.start + 1): 2.0}), FOREVER)
+        second.append_all((batch_of({(slot.gauge(), slot.start + 1): 2.0}),), FOREVER)
         wait_until(lambda: rolls_up(second, slot.start + HOUR), "the roll-up", 60)
         assert late.exception()
     wait_until(lambda: is_complete(second), "the repair", 60)
