@@ -63,7 +63,7 @@ test-newcomer: setup ## the commands of the first pages, typed in a clean clone 
 	@NEWCOMER=1 $(RUN)python -m pytest -q tests/newcomer
 
 storm: MINUTES = 20
-storm: setup     ## every part of an installation killed and frozen, FAULTS=100 (TOPOLOGY=leader, replicas, shards or cluster, SEED=1)
+storm: setup     ## every part of an installation killed and frozen, FAULTS=100 (TOPOLOGY=leader, replicas, shards, resized or cluster, SEED=1)
 	@$(RUN)python -m tests.storm $(or $(TOPOLOGY),leader) --faults $(or $(FAULTS),100) --minutes $(MINUTES) --seed $(or $(SEED),$$$$)
 
 programs:        ## install the programs of others that some tests start (Debian, as root), or say how

@@ -59,6 +59,7 @@ ROWS: tuple[Row, ...] = (
     Row("bytes.hours", "the 1-hour roll-ups of them, for a raw sample", "B"),
     Row("bytes.folder", "the whole folder, for a raw sample", "B"),
     Row("rest.memory", "memory at rest, nothing stored", "MiB", bar=limit(300, "MiB")),
+    Row("rest.processes", "the same with two worker processes", "MiB", bar=limit(200, "MiB")),
     Row("rest.start", "start-up with 6 million samples", "s", bar=limit(0.7, "s")),
     Row("rest.first", "first live answer after it", "ms", bar=limit(30, "ms")),
     Row("rest.stored", "memory after that start", "MiB"),

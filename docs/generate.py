@@ -359,9 +359,9 @@ hold = "30m"
 idle = 0.02
 ```
 
-A time is a text, a share 0 to 1. An entry that there is not, or of the wrong kind, is refused at the start. Rules about
+A time is a text, a share 0 to 1. An unknown entry, or a value of the wrong kind, is refused at the start. Rules about
 a job's end share the thresholds of `causes`. Each rule is a file in `jobmeter/diagnose/rules`, or a table of
-`jobmeter/diagnose/causes.toml`.
+`causes.toml` or `memory.toml` in `jobmeter/diagnose`.
 """
 
 

@@ -257,6 +257,7 @@ SIZES = ((390, 844), (820, 1180), (1440, 900), (1920, 1080))
 SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 LONGEST = 6_000
 """The height of a picture, in pixels: a list of thousands of rows has no end."""
+BOTTOM = "document.querySelector('main').getBoundingClientRect().bottom + scrollY"
 WIDER = "document.documentElement.scrollWidth > innerWidth"
 
 
@@ -276,9 +277,12 @@ def take_every(chromium: Browser, server: OwnServer, folder: Path, names: list[s
                 place, wanted = EVERY[name]
                 page.goto(f"{server.api.transport.server}/#/{place}")
                 page.wait_for_selector(wanted)
-                tall = min(int(page.evaluate("document.documentElement.scrollHeight")), LONGEST)
-                page.set_viewport_size({"width": width, "height": max(height, tall)})
+                # Elements that were never near the window have a reserved height, so measure with all of them in it.
+                page.set_viewport_size({"width": width, "height": LONGEST})
                 page.wait_for_timeout(1_500)
+                tall = math.ceil(page.evaluate(BOTTOM))
+                page.set_viewport_size({"width": width, "height": min(max(height, tall), LONGEST)})
+                page.wait_for_timeout(300)
                 path = folder / f"{name}-{width}-{scheme}.png"
                 page.screenshot(path=path)
                 if page.evaluate(WIDER):

@@ -1,5 +1,6 @@
 """Fixtures for every test."""
 
+import gc
 import os
 import signal
 import sys
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from jobmeter.model.time import SystemClock
+from jobmeter.server.memory import freeze_objects
 from jobmeter.store.registry import open_store
 from tests.suite import deal
 from tests.support.loopback import Guard
@@ -37,6 +39,9 @@ for _ignored in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
+# A collection makes 700,000 objects that live as long as the process. Garbage among them is not worth the search.
+gc.disable()
+
 _GUARD = Guard()
 _GUARD.install()
 
@@ -52,6 +57,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     processes = getattr(config, "workerinput", {}).get("workercount", 1)
     if processes > 1:
         items[:] = deal(items, processes)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop() -> None:
+    """Look for garbage from now on, and never among the tests themselves."""
+    freeze_objects()
 
 
 @pytest.fixture(autouse=True)

@@ -127,7 +127,7 @@ def noun_names() -> list[str]:
 
 
 FIGURES = (
-    Figure("lines of Python and C", lines, 147_775, 84_000),
+    Figure("lines of Python and C", lines, 147_295, 84_000),
     Figure("docstrings with forbidden words", forbidden_docstrings, 0, 0),
     Figure(
         "class names of the core with several meanings",

@@ -1,13 +1,14 @@
-"""Docstrings start with a verb or a noun, and use no private phrases."""
+"""Docstrings and the page's comments and texts start with a verb or a noun, and use no private phrases."""
 
 from pathlib import Path
 
 import pytest
 
 import jobmeter
-from tests.support.prose import BEGINNINGS, PHRASES, faults
+from tests.support.prose import BEGINNINGS, PHRASES, faults, page_faults
 
 SOURCE = Path(jobmeter.__file__).parent
+PAGE = Path(__file__).parent.parent / "web" / "src"
 
 
 def test_docstrings_have_no_forbidden_words():
@@ -15,6 +16,37 @@ def test_docstrings_have_no_forbidden_words():
     assert len(modules) > 500
     found = {str(module.relative_to(SOURCE)): faults(module.read_text()) for module in modules}
     assert {name: words for name, words in found.items() if words} == {}
+
+
+def test_the_page_has_no_forbidden_words():
+    modules = sorted(
+        path for end in ("ts", "tsx", "css") for path in PAGE.rglob(f"*.{end}") if path.name != "schema.d.ts"
+    )
+    assert len(modules) > 90
+    found = {str(module.relative_to(PAGE)): page_faults(module.read_text()) for module in modules}
+    assert {name: words for name, words in found.items() if words} == {}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "// What is shown.\n",
+        "/** What is shown. */\n",
+        "/**\n * What is\n * shown.\n */\n",
+        "a(); // What is shown.\n",
+        "{/* What is shown. */}\n",
+        'const text = "What is shown.";\n',
+        "<p>\n  What is <b>shown</b>.\n</p>\n",
+    ],
+)
+def test_a_forbidden_beginning_is_a_fault_of_comments_and_texts_of_the_page(source):
+    assert [words for _, words in page_faults(source)] == ["What"]
+    assert page_faults(source.replace("What is", "See")) == []
+
+
+def test_only_the_first_of_adjacent_comments_begins_a_comment():
+    assert page_faults('const url = "https://a.b/What is";\n\n// Show it, because\n// What follows needs it.\n') == []
+    assert page_faults("go();\n\n// Show it. It is shown by itself.\n") == [(3, "by itself")]
 
 
 @pytest.mark.parametrize("beginning", [words for words in BEGINNINGS if words.lower() not in PHRASES])

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.suite import MOST_REPEATED, deal
+from tests.suite import MOST_REPEATED, compile_tests, deal
 
 ROOT = Path(__file__).resolve().parent.parent
 ONCE = """
@@ -55,6 +55,17 @@ def test_only_a_test_that_fails_alone_too_fails_the_suite(tmp_path, source, succ
     ended = run(tmp_path, source, processes=2 if source == ONCE else 0)
     assert (ended.returncode == 0, "again, alone" in ended.stdout) == (succeeds, repeats), ended.stdout
     assert ("Mend them" in ended.stdout) == (source == ONCE)
+
+
+def test_a_folder_that_was_never_collected_is_compiled_once(tmp_path, monkeypatch):
+    for name in ("pytest.ini", "conftest.py", "test_other.py", "unit/test_one.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    compile_tests(tmp_path)
+    compiled = {path.name.partition(".")[0] for path in tmp_path.rglob("*-pytest-*.pyc")}
+    assert compiled == {"conftest", "test_other", "test_one"}
+    monkeypatch.setattr(subprocess, "Popen", None)
+    compile_tests(tmp_path)
 
 
 @dataclass

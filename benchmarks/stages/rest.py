@@ -7,19 +7,23 @@ from benchmarks import processes
 from benchmarks.client import answer
 from benchmarks.contestant import Contestant, running
 from benchmarks.data import HOUR_MS, STEP_MS, utilization
+from benchmarks.ours import JobmeterOfTwo
 from benchmarks.peers import contestants
 from benchmarks.plan import Plan
 from benchmarks.questions import live, now_ms
 from benchmarks.row import Table
 
 _SERIES = 128
-_QUIET_SECONDS = 2.0
+_QUIET_SECONDS = 60.0
+"""Time of rest before memory is read: background work that repeats has run by then."""
 
 
 def measure(plan: Plan, table: Table) -> None:
     """Memory of an empty server, then starts with what ``plan.start_samples`` says, and a first question after each."""
     with running(contestants()) as everybody:
         _memory(table, "rest.memory", everybody)
+    with running([JobmeterOfTwo()]) as everybody:
+        _memory(table, "rest.processes", everybody)
     with running(contestants(prometheus=False)) as everybody:
         data = utilization(now_ms(), plan.start_samples / _SERIES * STEP_MS / HOUR_MS)
         for one in everybody:

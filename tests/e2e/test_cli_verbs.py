@@ -83,7 +83,7 @@ def test_nodes(stored, jobmeter):
 
 
 def test_status(stored, jobmeter):
-    assert "up for" in jobmeter("status").out
+    assert "uptime" in jobmeter("status").out
     assert json.loads(jobmeter("status", "--json").out)["rows"]
 
 
@@ -115,5 +115,5 @@ def test_delete_confirms_and_forgets(stored, jobmeter):
     assert refused.status == 1
     assert "add --yes" in refused.err
     assert jobmeter("show", "train-1-aa").status == 0
-    assert jobmeter("delete", "train-1", "--yes").out == "forgot train-1-aa\n"
+    assert jobmeter("delete", "train-1", "--yes").out == "deleted train-1-aa\n"
     assert jobmeter("show", "train-1-aa").status == 1

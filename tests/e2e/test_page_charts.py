@@ -137,7 +137,7 @@ def test_memory_has_its_limit_as_a_line_and_kills_are_counted(viewer):
 
 def test_charts_that_stayed_0_are_behind_a_line_that_names_them(viewer):
     page = viewer.open(STARVED, "details.quiet")
-    assert page.inner_text("details.quiet summary") == "3 quiet: Received, Read, Written"
+    assert page.inner_text("details.quiet summary") == "3 that stayed 0: Received, Read, Written"
     assert page.locator('.chart[data-metric="disk.read"]').count() == 0
     assert page.locator("#disk, #network").count() == 0
     assert page.locator('.chart[data-metric="gpu.utilization"]').count() == 1, "an idle device is no quiet chart"

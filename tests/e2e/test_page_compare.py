@@ -108,12 +108,12 @@ def test_a_brushed_span_zooms_all_charts_and_stands_in_the_address(viewer):
 
 def test_one_job_alone_says_what_to_do_and_an_unknown_one_is_named(viewer):
     page = viewer.open("compare?job=fast", ".notice")
-    assert "Two jobs or more" in page.inner_text(".notice")
+    assert "Choose at least two jobs" in page.inner_text(".notice")
     viewer.open("compare?job=fast&job=slow", ".chart canvas")
     page = viewer.open("compare?job=fast&job=nobody", ".notice.problem")
     assert page.locator("table, .chart").count() == 0
     assert "nobody" in page.inner_text(".notice")
-    page.click("text=Pick other jobs in the list")
+    page.click("text=Select other jobs in the list")
     page.wait_for_selector(".rows .row[data-at]")
 
 

@@ -21,13 +21,13 @@ VIEWS = {
     "use": "main",
     "compare": ".notice:has-text('jobmeter compare')",
     "admin/usage": "main",
-    "admin/keys": "#keys .hint:has-text('Only yours so far')",
-    "admin/retention": "p:has-text('No project has a job')",
-    "admin/shippers": "#shippers .notice:has-text('Nothing is shipped')",
+    "admin/keys": "#keys .hint:has-text('Only your own key so far')",
+    "admin/retention": "p:has-text('No projects yet')",
+    "admin/shippers": "#shippers .notice:has-text('There are no log shippers')",
 }
 BARE = {
-    "jobs/bare": "#logs p:has-text('No line was stored')",
-    "nodes/quiet": "#syslog p:has-text('No line was stored')",
+    "jobs/bare": "#logs p:has-text('No log lines are stored')",
+    "nodes/quiet": "#syslog p:has-text('No log lines are stored')",
     "?finding=any": ".empty:has-text('No job matches')",
 }
 
@@ -68,7 +68,7 @@ def test_a_job_without_samples_says_what_is_missing(browser, bare):
     page = viewer.open("jobs/bare", "#logs p")
     page.wait_for_selector("p.findings:has-text('it is unknown if the job had problems')")
     text = page.inner_text("main")
-    for part in ("Nothing was measured of this job", "No line was stored"):
+    for part in ("No measurements of this job", "No log lines are stored"):
         assert part in text
     assert "No findings" not in text
     viewer.close()

@@ -48,8 +48,8 @@ def test_a_server_that_is_away_is_named_on_every_page_until_it_is_back(viewer, p
     page.evaluate("location.hash = '#/admin/keys'")
     page.wait_for_selector(".away[role=alert]")
     text = page.inner_text(".away")
-    assert re.search(r"The server has not answered since \d\d:\d\d:\d\d\. What is shown is from then", text)
-    assert "tries again by itself" in text
+    assert re.search(r"The server has not answered since \d\d:\d\d:\d\d\. This page shows values from then", text)
+    assert "reconnects automatically" in text
     page.wait_for_selector(".notice.problem:has-text('The server does not answer.')")
     check_view(page, "away")
     back(page)
@@ -104,12 +104,12 @@ def test_a_job_that_is_none_and_one_that_the_key_must_not_see_say_what_to_do_and
     texts = []
     for name in ("train-1", "none-such"):
         page.goto(f"{server.url}/#/jobs/{name}")
-        page.wait_for_selector(f".notice:has-text('There is no job {name} that you may see')")
+        page.wait_for_selector(f".notice:has-text('There is no job {name}, or your key may not see it')")
         texts.append(page.inner_text(".notice").replace(name, "JOB"))
     assert texts[0] == texts[1]
     assert "sign in with a key of that project" in texts[0]
     check_view(page, "no job")
-    page.click("text=Search for it among all jobs")
+    page.click("text=Search all jobs for it")
     page.wait_for_selector("text=No job matches")
     context.close()
 

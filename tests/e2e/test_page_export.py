@@ -46,12 +46,25 @@ def test_every_command_of_the_export_runs_and_shows_no_secret(viewer, server):
     wait_for_page(page, "!document.querySelector('.export').textContent.includes('GpuCoreUsage')")
 
 
+def test_a_command_is_copied_by_a_page_without_https(viewer):
+    page = viewer.open(TRAIN, ".chart canvas")
+    # Browsers have no clipboard API for pages of another machine that come without TLS.
+    page.evaluate("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
+    page.click("text=Export")
+    page.click("[aria-label='Copy curl: Jobmeter, all charts']")
+    page.wait_for_selector("[aria-label='Copied: Jobmeter, all charts']")
+    page.keyboard.press("Escape")
+    page.focus("#logs input[type=search]")
+    page.keyboard.press("Control+v")
+    assert page.input_value("#logs input[type=search]").startswith('curl -H "Authorization: Bearer $JOBMETER_KEY"')
+
+
 def test_a_link_is_made_opened_by_a_stranger_and_ended(viewer, browser, server):
     page = viewer.open(TRAIN, ".chart canvas")
     page.click(".timebar >> text=Share")
-    page.wait_for_selector("text=No link opens this job now.")
+    page.wait_for_selector("text=There are no links to this job.")
     page.select_option(".share select", label="1 hour")
-    page.click("text=Make a link")
+    page.click("text=Create link")
     page.wait_for_selector(".share li input")
     link = page.input_value(".share li input")
     stranger = browser.new_context()
@@ -60,14 +73,14 @@ def test_a_link_is_made_opened_by_a_stranger_and_ended(viewer, browser, server):
     guest.wait_for_selector(".chart canvas")
     assert guest.inner_text("header.job h1") == "llama"
     assert "link=" not in guest.url
-    assert "One job, opened by a link" in guest.inner_text("header.top")
+    assert "Shared job, link valid until" in guest.inner_text("header.top")
     assert guest.query_selector("nav") is None
     assert guest.query_selector(".timebar >> text=Share") is None
     guest.wait_for_selector(".log .line")
     guest.goto(f"{server.url}/#/jobs/failed-1")
     guest.wait_for_selector("header.job h1:has-text('llama')")
-    page.click("[aria-label^='End it']")
-    page.wait_for_selector("text=No link opens this job now.")
+    page.click("[aria-label^='Revoke']")
+    page.wait_for_selector("text=There are no links to this job.")
     guest.reload()
     guest.wait_for_selector("form.signin, main.signin")
     guest.goto(link)

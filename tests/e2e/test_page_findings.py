@@ -93,7 +93,7 @@ def test_findings_of_one_rule_are_read_once_and_each_can_be_marked(viewer):
     page = viewer.open(TRAIN, "section.findings details")
     assert page.locator(".finding").count() == 2
     assert page.inner_text(".finding >> nth=0").count("Free what you no longer need.") == 1
-    assert "The same 3 times more: worker-1, worker-2, worker-3" in page.inner_text(".finding summary")
+    assert "Also (3): worker-1, worker-2, worker-3" in page.inner_text(".finding summary")
     assert page.inner_text(".finding .rule >> nth=0") == leak
     assert "Use less" not in page.inner_text("section.findings"), "the worst alone is open"
     page.click(".finding[data-rule=cuda_oom] button")

@@ -139,7 +139,7 @@ def test_a_node_has_its_devices_jobs_curves_log_and_checks(viewer, server):
     page.wait_for_selector("#syslog .line")
     assert EVIL in page.inner_text("#syslog .line >> nth=-1")
     page.fill("[aria-label='Search in the system log']", "no such words")
-    page.wait_for_selector("#syslog p:has-text('No line matches')")
+    page.wait_for_selector("#syslog p:has-text('No lines match')")
     page.click("text=Check now")
     page.wait_for_selector("#checks details")
     page.click("#devices >> text=llama >> nth=0")
@@ -174,7 +174,7 @@ def test_lines_of_a_system_log_are_found_and_coloured_by_their_severity(viewer, 
     assert server.request("POST", "/nodes/node-2/logs", {"lines": lines}).status == 200
     page = viewer.open("nodes/node-2", "#syslog .line:has-text('all is well')")
     page.wait_for_selector("#syslog .line.error:has-text('Xid 79')")
-    page.select_option("[aria-label='Lowest level of the system log']", "error")
+    page.select_option("[aria-label='Minimum level of the system log']", "error")
     wait_for_page(page, "document.querySelectorAll('#syslog .line').length === 1")
     assert "Xid 79" in page.inner_text("#syslog .line")
 
@@ -241,10 +241,10 @@ def test_a_key_is_made_its_secret_shown_once_and_revoked(viewer, server):
     page.fill("form.make input[name=name]", "pipeline")
     for policy in ("AliyunPAIReadOnlyAccess", "AliyunARMSReadOnlyAccess"):
         page.check(f"form.make label:has-text('{policy}') input")
-    page.click("text=Make key")
+    page.click("text=Create key")
     page.wait_for_selector(".secrets code")
     token = page.inner_text(".secrets code >> nth=0")
-    page.click("text=I have them")
+    page.click("text=Done")
     page.wait_for_selector("#keys tbody tr:has-text('pipeline')")
     assert token not in page.content()
     (made,) = [one for one in server.request("GET", "/keys").json()["keys"] if one["name"] == "pipeline"]
@@ -254,12 +254,12 @@ def test_a_key_is_made_its_secret_shown_once_and_revoked(viewer, server):
     assert page.locator("form.make input:checked").count() == 0
     page.focus("[aria-label='Revoke pipeline']")
     page.keyboard.press("Enter")
-    page.wait_for_selector("text=Revoke it now")
+    page.wait_for_selector("text=Revoke now")
     page.keyboard.press("Enter")
     page.wait_for_selector("#keys header >> text=1 revoked")
     assert page.locator("[aria-label='Revoke pipeline']").count() == 0
     page.fill("form.make input[name=name]", "not a name")
-    page.click("text=Make key")
+    page.click("text=Create key")
     page.wait_for_selector(".problem[role=alert]")
 
 
@@ -293,31 +293,31 @@ def test_a_table_that_is_scrolled_on_a_phone_still_says_whose_row_it_is(viewer):
 def test_a_policy_of_ones_own_is_pasted_or_loaded_and_described_in_words(viewer, server, tmp_path):
     page = viewer.open("admin/keys", "#keys table")
     page.fill("form.make input[name=name]", "board")
-    page.click("text=Add one of your own")
+    page.click("text=Add a custom policy")
     page.fill(".own textarea", '{"Version": ')
     page.wait_for_selector(".own .problem:has-text('not valid JSON')")
-    page.click("text=Make key")
+    page.click("text=Create key")
     assert page.locator(".secrets").count() == 0
     page.fill(".own textarea", json.dumps(own_policy("Perhaps", "pai:Get*")))
-    page.click("text=Make key")
+    page.click("text=Create key")
     page.wait_for_selector(".own .problem:has-text('not valid')")
     (tmp_path / "group.json").write_text(json.dumps(own_policy("Deny", "pai:GetJob")))
     page.set_input_files(".own input[type=file]", tmp_path / "group.json")
     page.wait_for_selector(".own .described:has-text('May not')")
     page.check("form.make label:has-text('AliyunPAIReadOnlyAccess') input")
     page.select_option("form.make select[name=role]", "")
-    page.click("text=Make key")
-    page.click("text=I have them")
+    page.click("text=Create key")
+    page.click("text=Done")
     page.click("#keys tr:has-text('board') button[aria-expanded]")
     page.wait_for_selector(".allowed .described")
     allowed = page.inner_text(".allowed")
     assert "May not pai:GetJob on job j-1 of every project" in allowed
     assert "AliyunPAIReadOnlyAccess" in allowed
     check_view(page, "a key that is opened")
-    page.click(".allowed >> text=Other policies")
+    page.click(".allowed >> text=Change policies")
     page.click(".allowed button[aria-label^='Remove ']")
-    page.click("text=These from now on")
-    page.wait_for_selector(".allowed >> text=Other policies")
+    page.click("text=Save")
+    page.wait_for_selector(".allowed >> text=Change policies")
     wait_for_page(page, "!document.querySelector('.allowed').textContent.includes('May not')")
     (made,) = [one for one in server.request("GET", "/keys").json()["keys"] if one["name"] == "board"]
     assert made["policies"] == ["AliyunPAIReadOnlyAccess"]
@@ -327,8 +327,8 @@ def test_retention_is_set_by_level_and_shorter_is_confirmed(viewer, server):
     page = viewer.open("admin/retention", "form.project")
     page.fill("form.project input >> nth=0", "3")
     page.click("role=button[name='Save default']")
-    page.click("text=Store it for a shorter time")
-    wait_for_page(page, "document.querySelector('[role=status]').textContent.includes('from now on')")
+    page.click("text=Shorten retention")
+    wait_for_page(page, "document.querySelector('[role=status]').textContent.includes('has its own retention')")
     assert server.request("GET", "/projects/default/retention").json()["raw_days"] == 3
     page.click("form.project >> text=Use the server")
     page.wait_for_selector("form.project .none")
@@ -336,10 +336,10 @@ def test_retention_is_set_by_level_and_shorter_is_confirmed(viewer, server):
 
 def test_a_shipper_to_no_sink_is_refused_in_words(viewer):
     page = viewer.open("admin/shippers", "#shippers p")
-    assert "Nothing is shipped" in page.inner_text("#shippers")
+    assert "There are no log shippers" in page.inner_text("#shippers")
     for name in ("group", "sink", "logstore"):
         page.fill(f"form.make input[name={name}]", "a")
-    page.click("text=Ship from now on")
+    page.click("text=Start shipping")
     page.wait_for_selector(".problem[role=alert]")
 
 
@@ -398,7 +398,7 @@ def test_devices_of_a_node_that_is_down_are_not_free(browser, partly_down):
     wait_for_page(page, "document.querySelector('table.devices').innerText.includes('node is down')")
     assert "free" not in page.inner_text("table.devices")
     page = viewer.open("use", "#idle")
-    assert "4 of 4 devices that jobs have were not measured" in page.inner_text("#idle")
+    assert "4 of 4 allocated devices were not measured" in page.inner_text("#idle")
     viewer.close()
 
 

@@ -108,7 +108,7 @@ def test_the_list_has_sizes_and_what_the_whole_job_uses(viewer, server):
 def test_the_list_says_how_long_a_queued_job_has_waited(viewer):
     page = viewer.open("?columns=duration", ".rows .row[data-at]")
     wait_until(lambda: re.fullmatch(r"\d+ m \d\d s", cell(page, "waits", "duration")), "the time since its creation")
-    assert row(page, "waits").locator(".c-duration [title='Waiting so long']").count() == 1
+    assert row(page, "waits").locator(".c-duration [title='Time in the queue']").count() == 1
 
 
 def test_the_curve_is_drawn_on_the_scale_of_the_limit(viewer):
@@ -288,7 +288,7 @@ def test_views_are_saved_and_my_jobs_are_one_click_away(viewer):
     page.click("[aria-label='Saved views'] a")
     wait_until(lambda: names(page) == ["failed"], "the saved view")
     page.click("summary:text-is('Views')")
-    page.click("[aria-label^='Forget']")
+    page.click("[aria-label^='Delete']")
     assert page.locator("[aria-label='Saved views']").count() == 0
     page.keyboard.press("Escape")
     assert page.evaluate("document.querySelector('details[open]')") is None
@@ -329,7 +329,7 @@ def test_a_key_of_one_project_sees_the_devices_of_its_jobs_alone(browser, server
     page.wait_for_selector(".states:has-text('Running 1')")
     assert re.sub(r"\s+", " ", page.inner_text(".states")).endswith("Succeeded 0 Failed 0 Stopped 0 Unknown 0")
     page.goto(f"{server.url}/#/findings")
-    page.wait_for_selector(".notice:has-text('No job that runs')")
+    page.wait_for_selector(".notice:has-text('No open findings')")
     context.close()
 
 

@@ -142,8 +142,8 @@ def test_a_span_that_is_brushed_filters_events_and_log_lines(viewer):
     assert page.locator(".log .line").count() == 10
     now = SystemClock().now_ms()
     page = viewer.open(f"{TRAIN}?from={now - 36 * MINUTE}&to={now - 30 * MINUTE}", "article.job")
-    page.wait_for_selector("#logs >> text=No line matches.")
-    page.wait_for_selector("#events >> text=Nothing happened in this range.")
+    page.wait_for_selector("#logs >> text=No lines match.")
+    page.wait_for_selector("#events >> text=No events in this range.")
 
 
 def queried(request, call):

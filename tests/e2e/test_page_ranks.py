@@ -65,7 +65,7 @@ def test_replicas_that_findings_name_are_first_with_their_difference_and_every_c
 def test_the_line_under_the_pointer_is_named_among_many(viewer):
     page = viewer.open(TRAIN, '.chart[data-metric="gpu.utilization"] .u-over')
     chart = page.locator('.chart[data-metric="gpu.utilization"]')
-    assert "grey: each of 16" in chart.inner_text()
+    assert "grey: all 16" in chart.inner_text()
     over = chart.locator(".u-over")
 
     def named():

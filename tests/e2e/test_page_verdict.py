@@ -124,7 +124,7 @@ def test_a_node_is_not_simply_up(viewer):
     page.wait_for_selector("#faults li")
     assert page.inner_text("header.job .state").strip() == "Up, with a fault"
     fault = page.inner_text("#faults li")
-    assert re.fullmatch(rf"{FAULT} since \S+\. It hit train", fault)
+    assert re.fullmatch(rf"{FAULT} since \S+\. Affected job: train", fault)
     assert page.locator("table.devices tr:has-text('with a fault') th").all_inner_texts() == ["gpu2"]
     page.click("#faults li a")
     page.wait_for_selector("header.job h1:has-text('train')")

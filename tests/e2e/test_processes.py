@@ -52,6 +52,15 @@ def workers(server: ServerProcess) -> list[int]:
     return server.children()
 
 
+def open_files(pid: int) -> dict[str, str]:
+    """Return what each descriptor of a process refers to."""
+    files = {}
+    for one in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(OSError):
+            files[one.name] = str(one.readlink())
+    return files
+
+
 def sockets(pid: int) -> int:
     """Number of open sockets of a process."""
     links = []
@@ -248,6 +257,22 @@ def test_a_killed_storage_process_ends_its_workers(tmp_path):
         wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), "the workers' end")
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", port), timeout=5)
+
+
+def test_workers_have_no_descriptors_of_the_storage_process(tmp_path):
+    with running(tmp_path / "data", "--processes", "3") as server:
+        first = workers(server)
+        assert len(first) == 3
+        os.kill(first[0], signal.SIGKILL)
+        wait_until(lambda: first[0] not in workers(server) and len(workers(server)) == 3, "the replacement")
+        wait_until(lambda: "jobmeter_workers 3.0" in server.call("GET", "/metrics").body.decode())
+        listening = open_files(server.process.pid)
+        for pid in workers(server):
+            files = open_files(pid)
+            assert files.pop("0") == os.devnull
+            assert not any(str(tmp_path) in target for name, target in files.items() if name not in {"1", "2"})
+            shared = {target for target in files.values() if target.startswith("socket:")} & {*listening.values()}
+            assert len(shared) == 1, "the listening socket"
 
 
 @pytest.mark.parametrize("to_all", [False, True])

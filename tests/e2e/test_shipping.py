@@ -142,7 +142,7 @@ def test_lines_reach_files_that_are_rotated_and_the_lag_is_reported(tmp_path):
         text = server.call("GET", "/metrics").body.decode()
         assert f'jobmeter_shipper_lag_lines{{shipper="{shipper}"}} 0.0' in text
         assert f'jobmeter_shipper_shipped_total{{shipper="{shipper}"}} 1200.0' in text
-        assert "0 lines were not shipped" in _jobmeter(server, "shippers", "delete", GROUP)
+        assert "0 waiting lines not shipped" in _jobmeter(server, "shippers", "delete", GROUP)
         assert json.loads(_jobmeter(server, "shippers", "list", "--json")) == []
 
 

@@ -147,7 +147,7 @@ def test_the_verb_fits_a_terminal_and_gives_programs_everything(servers: tuple[S
     assert lines[0] == "month,account,api,operation,calls,failed,pricing,free,free_left,unit_price,cost"
     assert any(line.startswith(f"{report['month']},team-a,pai-studio,GetUserViewMetrics,") for line in lines)
     none = start("usage", "--month", "2001-01", **reach)
-    assert none.out == "2001-01 in Asia/Shanghai, in CNY\nNothing was called.\n"
+    assert none.out == "2001-01 in Asia/Shanghai, in CNY\nno calls in this month\n"
     wrong = start("usage", "--month", "2001-1", **reach)
     assert (wrong.status, wrong.out) == (1, "")
     assert "2001-1" in wrong.err

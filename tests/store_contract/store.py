@@ -43,17 +43,17 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
     def test_gives_back_what_was_appended(self, store: Store, slot: Slot) -> None:
         one, two = slot.gauge("worker-0"), slot.gauge("worker-1")
         rows = {(one, slot.start + 15_000): 1.25, (two, slot.start): 2.5, (one, slot.start): 0.25}
-        store.append(batch_of(rows), FOREVER)
+        store.append_all((batch_of(rows),), FOREVER)
         assert read_all(store, [one, two], slot.span) == rows
 
     def test_an_empty_batch_has_no_effect(self, store: Store, slot: Slot) -> None:
-        store.append(batch_of({}), FOREVER)
+        store.append_all((batch_of({}),), FOREVER)
         assert read_all(store, [slot.gauge()], slot.span) == {}
 
     def test_blocks_follow_the_order_of_the_keys(self, store: Store, slot: Slot) -> None:
         series = [slot.gauge(f"worker-{number}") for number in range(20)]
         rows = {(one, slot.start + at * 1000): float(at) for one in series for at in range(50)}
-        store.append(batch_of(rows), FOREVER)
+        store.append_all((batch_of(rows),), FOREVER)
         for order in (series, series[::-1], sorted(series, key=lambda one: one.id)):
             blocks = list(store.read(SeriesKeys.from_series(order), slot.span, BUDGET))
             index = np.concatenate([block.index for block in blocks]).tolist()
@@ -64,7 +64,7 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
 
     def test_a_range_holds_its_start_and_not_its_end(self, store: Store, slot: Slot) -> None:
         one = slot.gauge()
-        store.append(batch_of({(one, slot.start + at): float(at) for at in range(10)}), FOREVER)
+        store.append_all((batch_of({(one, slot.start + at): float(at) for at in range(10)}),), FOREVER)
         read = read_all(store, [one], TimeRange(slot.start + 2, slot.start + 5))
         assert [time - slot.start for _, time in read] == [2, 3, 4]
         assert read_all(store, [one], TimeRange(slot.start, slot.start)) == {}
@@ -75,7 +75,7 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
         one = slot.gauge()
         values = np.arange(1000, dtype=np.float64)
         times = slot.start + (np.arange(1000) % 7) * 1000
-        store.append(SampleBatch([one], np.zeros(1000, np.uint32), times.astype(np.int64), values), FOREVER)
+        store.append_all((SampleBatch([one], np.zeros(1000, np.uint32), times.astype(np.int64), values),), FOREVER)
         expected = {(one, int(time)): value for time, value in zip(times, values.tolist(), strict=True)}
         assert read_all(store, [one], slot.span) == expected
 
@@ -99,16 +99,16 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
         for count in range(4):
             unwritten = store.lacks_descriptor(SeriesKeys.from_series(series))
             assert not unwritten[:count].any()
-            store.append(batch_of({(series[count], slot.start): 1.0}), FOREVER)
+            store.append_all((batch_of({(series[count], slot.start): 1.0}),), FOREVER)
         store.delete_job(series[0].job_key)
-        store.append(batch_of({(series[1], slot.start): 2.0}), FOREVER)
+        store.append_all((batch_of({(series[1], slot.start): 2.0}),), FOREVER)
         assert not store.lacks_descriptor(SeriesKeys.from_series(series))[1]
         assert read_all(store, series, slot.span) == {(series[1], slot.start): 2.0}
 
     def test_live_series_come_page_by_page_those_of_the_last_day_first(self, store: Store, slot: Slot) -> None:
         old, new = ([slot.gauge(f"{day}-{n}") for n in range(5)] for day in ("old", "new"))
-        store.append(batch_of({(one, slot.start): 1.0 for one in old}), FOREVER)
-        store.append(batch_of({(one, slot.start + 2 * DAY): 1.0 for one in new}), FOREVER)
+        store.append_all((batch_of({(one, slot.start): 1.0 for one in old}),), FOREVER)
+        store.append_all((batch_of({(one, slot.start + 2 * DAY): 1.0 for one in new}),), FOREVER)
 
         def live(since_ms: int, most: int) -> list[int]:
             found, place = list[int](), NEWEST
@@ -128,17 +128,17 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
         one, two = slot.gauge("worker-0"), slot.gauge("worker-1")
         first = {(series, slot.start + at * 1000): float(at) for series in (one, two) for at in range(100)}
         again = {key: value + 0.5 for key, value in first.items()}
-        store.append(batch_of(first), FOREVER)
+        store.append_all((batch_of(first),), FOREVER)
         for part in _split(again, 7):
-            store.append(batch_of(part), FOREVER)
+            store.append_all((batch_of(part),), FOREVER)
         assert read_all(store, [one, two], slot.span) == again
-        store.append(batch_of(first), FOREVER)
+        store.append_all((batch_of(first),), FOREVER)
         assert read_all(store, [two, one], slot.span) == first
 
     def test_numbers_come_back_bit_for_bit(self, store: Store, slot: Slot) -> None:
         one = slot.gauge()
         values = [0.1, 1e-300, 1.7976931348623157e308, -0.0, 4.35, 2.0**53 + 2, 1 / 3]
-        store.append(batch_of({(one, slot.start + at): value for at, value in enumerate(values)}), FOREVER)
+        store.append_all((batch_of({(one, slot.start + at): value for at, value in enumerate(values)}),), FOREVER)
         read = list(read_all(store, [one], slot.span).values())
         assert np.array(read).tobytes() == np.array(values).tobytes()
 
@@ -146,7 +146,7 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
         one = slot.gauge()
         start = slot.start - 500 * DAY
         rows = {(one, start + day * DAY + hour * HOUR): day + hour / 4 for day in range(400) for hour in (0, 7)}
-        store.append(batch_of(dict(reversed(rows.items()))), FOREVER)
+        store.append_all((batch_of(dict(reversed(rows.items()))),), FOREVER)
         assert read_all(store, [one], TimeRange(start, slot.start)) == rows
         store.delete_job(slot.key)  # so that no other test waits for these hours to be rolled up
 
@@ -159,7 +159,7 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
         ]
         other = Series("gpu.power", job=slot.job, project=f"p-{slot.number}", cluster="west", node=f"n-{slot.number}")
         node = Series("node.load1", node=f"n-{slot.number}", cluster="west")
-        store.append(batch_of({(one, slot.start): 1.0 for one in [*mine, other, node]}), FOREVER)
+        store.append_all((batch_of({(one, slot.start): 1.0 for one in [*mine, other, node]}),), FOREVER)
 
         def found(**parts: object) -> set[Series]:
             return set(store.find(SeriesSelector(**parts)))  # type: ignore[arg-type]
@@ -178,7 +178,7 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
     def test_series_of_special_values_are_found_only_by_their_metric(self, store: Store, slot: Slot) -> None:
         plain = slot.gauge("worker-0")
         special = make_special(plain)
-        store.append(batch_of({(plain, slot.start): 1.0, (special, slot.start): 2.0}), FOREVER)
+        store.append_all((batch_of({(plain, slot.start): 1.0, (special, slot.start): 2.0}),), FOREVER)
         own, names = SeriesSelector(jobs=(slot.key,)), frozenset({special.metric})
         assert store.find(own) == [plain]
         assert set(store.find(replace(own, special=True))) == {plain, special}
@@ -191,7 +191,9 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
         labels = (("disk", "sda"), ("part", "é"))
         mine = Series("disk.read", job=slot.job, replica="worker-0", labels=labels)
         other = Series("gpu.power", f"p-{slot.number}", "west", f"n-{slot.number}", "gpu0", slot.job)
-        store.append(batch_of({(one, slot.start): 1.0 for one in (mine, slot.gauge("worker-1"), other)}), FOREVER)
+        store.append_all(
+            (batch_of({(one, slot.start): 1.0 for one in (mine, slot.gauge("worker-1"), other)}),), FOREVER
+        )
 
         def names(part: NamePart, prefix: str = "", limit: int = 10) -> list[str]:
             return store.list_names(SeriesSelector(jobs=(slot.key, other.job_key), limit=limit), part, prefix)
@@ -215,34 +217,34 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
 
     def test_series_that_were_last_written_before_a_day_are_left_out(self, store: Store, slot: Slot) -> None:
         old, new = slot.gauge("worker-0"), slot.gauge("worker-1")
-        store.append(batch_of({(old, slot.start - 5 * DAY): 1.0, (new, slot.start - 5 * DAY): 1.0}), FOREVER)
-        store.append(batch_of({(new, slot.start + HOUR): 1.0}), FOREVER)
+        store.append_all((batch_of({(old, slot.start - 5 * DAY): 1.0, (new, slot.start - 5 * DAY): 1.0}),), FOREVER)
+        store.append_all((batch_of({(new, slot.start + HOUR): 1.0}),), FOREVER)
         assert set(store.find(SeriesSelector(jobs=(slot.key,), since=slot.start - 6 * DAY))) == {old, new}
         assert store.find(SeriesSelector(jobs=(slot.key,), since=slot.start)) == [new]
 
     def test_too_many_series_are_refused(self, store: Store, slot: Slot) -> None:
-        store.append(batch_of({(slot.gauge(f"worker-{at}"), slot.start): 1.0 for at in range(5)}), FOREVER)
+        store.append_all((batch_of({(slot.gauge(f"worker-{at}"), slot.start): 1.0 for at in range(5)}),), FOREVER)
         assert len(store.find(SeriesSelector(jobs=(slot.key,), limit=5))) == 5
         with pytest.raises(LimitExceededError):
             store.find(SeriesSelector(jobs=(slot.key,), limit=4))
 
     def test_long_lists_of_jobs_and_metrics_are_legal(self, store: Store, slot: Slot) -> None:
         one = slot.gauge()
-        store.append(batch_of({(one, slot.start): 1.0}), FOREVER)
+        store.append_all((batch_of({(one, slot.start): 1.0}),), FOREVER)
         names = frozenset({"gpu.power", *(f"app.metric{number}" for number in range(1000))})
         assert store.find(SeriesSelector(jobs=(*range(1, 9000), slot.key), metrics=names)) == [one]
 
     def test_more_keys_than_one_question_takes(self, store: Store, slot: Slot) -> None:
         series = [slot.gauge(f"worker-{number}") for number in range(9000)]
         rows = {(one, slot.start): float(number) for number, one in enumerate(series)}
-        store.append(batch_of(rows), FOREVER)
+        store.append_all((batch_of(rows),), FOREVER)
         assert read_all(store, series, slot.span) == rows
         previous = store.read_previous(SeriesKeys.from_series(series), slot.start + 1, BUDGET)
         assert previous.value.tolist() == list(rows.values())
 
     def test_a_read_past_its_rows_is_refused(self, store: Store, slot: Slot) -> None:
         one = slot.gauge()
-        store.append(batch_of({(one, slot.start + at): 1.0 for at in range(100)}), FOREVER)
+        store.append_all((batch_of({(one, slot.start + at): 1.0 for at in range(100)}),), FOREVER)
         assert len(read_all(store, [one], slot.span, ReadBudget(rows=100))) == 100
         with pytest.raises(LimitExceededError):
             read_all(store, [one], slot.span, ReadBudget(rows=99))
@@ -250,11 +252,11 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
     def test_a_read_may_be_left_early(self, store: Store, slot: Slot) -> None:
         one = slot.gauge()
         times = slot.start + np.arange(300_000, dtype=np.int64)
-        store.append(SampleBatch([one], np.zeros(len(times), np.uint32), times, np.ones(len(times))), FOREVER)
+        store.append_all((SampleBatch([one], np.zeros(len(times), np.uint32), times, np.ones(len(times))),), FOREVER)
         for _ in range(6):
             blocks = store.read(SeriesKeys.from_series([one]), slot.span, BUDGET)
             assert len(next(iter(blocks)))
-            blocks.close()  # type: ignore[attr-defined]
+            blocks.close()
         assert sum(map(len, store.read(SeriesKeys.from_series([one]), slot.span, BUDGET))) == len(times)
 
     def test_the_sample_before_a_time(self, store: Store, slot: Slot) -> None:
@@ -267,18 +269,18 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
             (far, slot.start + 1): 4.0,
             (none, at): 5.0,
         }
-        store.append(batch_of(rows), FOREVER)
-        store.append(batch_of({(near, at - 5): 1.5}), FOREVER)
+        store.append_all((batch_of(rows),), FOREVER)
+        store.append_all((batch_of({(near, at - 5): 1.5}),), FOREVER)
         found = store.read_previous(SeriesKeys.from_series([none, far, near]), at, BUDGET)
         assert _rows(found) == [(1, slot.start + 1, 4.0), (2, at - 5, 1.5)]
         assert not len(store.read_previous(SeriesKeys.from_series([near, far]), slot.start, BUDGET))
 
     def test_first_and_last_times_of_jobs(self, store: Store, slot: Slot) -> None:
         one, two = slot.gauge("worker-0"), slot.counter("worker-1")
-        store.append(batch_of({(one, slot.start + 30 * HOUR): 1.0, (two, slot.start + 10): 1.0}), FOREVER)
+        store.append_all((batch_of({(one, slot.start + 30 * HOUR): 1.0, (two, slot.start + 10): 1.0}),), FOREVER)
         assert store.read_last_times([slot.key, 12345]) == {slot.key: (slot.start + 10, slot.start + 30 * HOUR)}
         store.roll_up(slot.start + 20 * HOUR)
-        store.append(batch_of({(one, slot.start + 5): 1.0}), FOREVER)
+        store.append_all((batch_of({(one, slot.start + 5): 1.0}),), FOREVER)
         assert store.read_last_times([slot.key]) == {slot.key: (slot.start + 5, slot.start + 30 * HOUR)}
         store.roll_up(slot.start + 31 * HOUR)
         assert store.read_last_times([slot.key]) == {slot.key: (slot.start + 5, slot.start + 30 * HOUR)}
@@ -286,7 +288,7 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
 
     def test_hours_are_rolled_up_when_they_are_whole(self, store: Store, slot: Slot) -> None:
         one = slot.gauge()
-        store.append(batch_of({(one, slot.start + minute * MINUTE): 1.0 for minute in range(200)}), FOREVER)
+        store.append_all((batch_of({(one, slot.start + minute * MINUTE): 1.0 for minute in range(200)}),), FOREVER)
         assert store.find_rolled_up_ranges([slot.key], slot.span) == []
         assert store.roll_up(slot.start + 3 * HOUR + 59 * MINUTE) >= 3
         assert store.find_rolled_up_ranges([slot.key], slot.span) == [TimeRange(slot.start, slot.start + 3 * HOUR)]
@@ -298,10 +300,10 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
     def test_a_late_sample_takes_an_hour_back_until_it_is_rolled_up_again(self, store: Store, slot: Slot) -> None:
         one, other = slot.gauge(), Slot()
         rows = {(one, slot.start + hour * HOUR): 1.0 for hour in range(5)}
-        store.append(batch_of(rows), FOREVER)
+        store.append_all((batch_of(rows),), FOREVER)
         store.roll_up(slot.start + 5 * HOUR)
         late = {(one, slot.start + 2 * HOUR + 5): 7.0}
-        store.append(batch_of(late), FOREVER)
+        store.append_all((batch_of(late),), FOREVER)
         trusted = store.find_rolled_up_ranges([slot.key], slot.span)
         assert not any(part.intersect(TimeRange(slot.start + 2 * HOUR, slot.start + 3 * HOUR)) for part in trusted)
         assert store.find_rolled_up_ranges([other.key], slot.span) == [TimeRange(slot.start, slot.start + 5 * HOUR)]
@@ -318,14 +320,14 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
                 rows[series, slot.start + at * 1000] = int(generator.integers(0, 4000)) / 4
         rows[lonely, slot.start + 5] = 3.0
         rows[lonely, slot.start + 4 * HOUR] = 10.0
-        store.append(batch_of(rows), FOREVER)
+        store.append_all((batch_of(rows),), FOREVER)
         store.roll_up(slot.start + 6 * HOUR)
         self._check_buckets(store, slot.span, [lonely, gauge, counter], rows)
 
     def test_a_counter_grows_since_the_last_sample_before_the_bucket(self, store: Store, slot: Slot) -> None:
         one = slot.counter()
         rows = {(one, slot.start): 10.0, (one, slot.start + 30 * HOUR): 25.0, (one, slot.start + 30 * HOUR + 5000): 4.0}
-        store.append(batch_of(rows), FOREVER)
+        store.append_all((batch_of(rows),), FOREVER)
         store.roll_up(slot.start + 31 * HOUR)
         found = stored_buckets(store, [one], slot.span, Tier.HOUR)
         assert [(row.increase, row.elapsed) for row in found.values()] == [(0.0, 0), (19.0, 30 * HOUR + 5000)]
@@ -333,10 +335,10 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
     def test_a_late_sample_changes_the_growth_of_the_next_hour_that_has_samples(self, store: Store, slot: Slot) -> None:
         one = slot.counter()
         rows = {(one, slot.start): 10.0, (one, slot.start + 30 * HOUR): 25.0}
-        store.append(batch_of(rows), FOREVER)
+        store.append_all((batch_of(rows),), FOREVER)
         store.roll_up(slot.start + 31 * HOUR)
         late = {(one, slot.start + 2 * HOUR): 20.0}
-        store.append(batch_of(late), FOREVER)
+        store.append_all((batch_of(late),), FOREVER)
         self._check_trusted(store, slot, [one], {**rows, **late})
         store.roll_up(slot.start + 31 * HOUR)
         self._check_buckets(store, slot.span, [one], {**rows, **late})
@@ -346,7 +348,7 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
         one = slot.counter()
         old = slot.start - 90 * DAY
         rows = {(one, old + hour * HOUR + 7): hour * 2.0 for hour in range(60)}
-        store.append(batch_of(rows), FOREVER)
+        store.append_all((batch_of(rows),), FOREVER)
         assert store.find_rolled_up_ranges([slot.key], TimeRange(old, old + 60 * HOUR)) == []
         store.roll_up(slot.start)
         assert store.find_rolled_up_ranges([slot.key], TimeRange(old, old + 60 * HOUR)) == [
@@ -358,7 +360,7 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
         one, other = slot.gauge(), Slot()
         stored = {(other.gauge(), slot.start): 5.0}
         rows = {(one, slot.start + at * MINUTE): 1.0 for at in range(120)}
-        store.append(batch_of({**rows, **stored}), FOREVER)
+        store.append_all((batch_of({**rows, **stored}),), FOREVER)
         store.roll_up(slot.start + 2 * HOUR)
         store.delete_job(slot.key)
         assert read_all(store, [one], slot.span) == {}
@@ -367,13 +369,13 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
         assert stored_buckets(store, [one], slot.span, Tier.HOUR) == {}
         assert read_all(store, [other.gauge()], slot.span) == stored
         again = {(one, slot.start + 5): 2.0}
-        store.append(batch_of(again), FOREVER)
+        store.append_all((batch_of(again),), FOREVER)
         assert read_all(store, [one], slot.span) == again
         assert store.find(SeriesSelector(jobs=(slot.key,))) == [one]
 
     def test_statistics_count_rows(self, store: Store, slot: Slot) -> None:
         before = store.read_statistics()
-        store.append(batch_of({(slot.gauge(), slot.start + at): 1.0 for at in range(1000)}), FOREVER)
+        store.append_all((batch_of({(slot.gauge(), slot.start + at): 1.0 for at in range(1000)}),), FOREVER)
         after = store.read_statistics()
         tables = {"samples", "minutes", "hours", "series", "logs", "spans", "outbox"}
         assert set(after.rows) == set(after.bytes) == tables
@@ -390,7 +392,7 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
             try:
                 for round_ in range(10):
                     rows = {(series[number], slot.start + round_ * 1000 + at): at / 4 for at in range(50)}
-                    store.append(batch_of(rows), FOREVER)
+                    store.append_all((batch_of(rows),), FOREVER)
                     mine = read_all(store, [series[number]], slot.span)
                     assert len(mine) == 50 * (round_ + 1)
             except BaseException as error:  # noqa: BLE001 - shown by the test's own thread
@@ -424,7 +426,7 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
                     (one, slot.start + int(at) * 1000): int(generator.integers(0, 100)) / 4
                     for at in generator.integers(0, 6 * 3600, 20)
                 }
-                store.append(batch_of(part), FOREVER)
+                store.append_all((batch_of(part),), FOREVER)
                 rows.update(part)
         finally:
             stop.set()
@@ -445,7 +447,7 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
         )
         for _ in range(data.draw(st.integers(1, 6), "rounds")):
             batch = [((one, slot.start + at * 10_000), value / 4) for one, at, value in data.draw(samples, "samples")]
-            store.append(batch_of(batch), FOREVER)
+            store.append_all((batch_of(batch),), FOREVER)
             stored.update(batch)
             if data.draw(st.booleans(), "roll up"):
                 store.roll_up(slot.start + data.draw(st.integers(0, 5), "hours") * HOUR)

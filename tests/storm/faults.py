@@ -64,6 +64,18 @@ def _target_server(kept: RestartedServer, *, alone: bool) -> Target:
     return Target(lambda: "server" if alone else role_of(kept), kill, freeze)
 
 
+def _target_placement(kept: RestartedServer, stores: Sequence[str]) -> Target:
+    """Restart a server with another number of shards, whatever the placement of rows has come to."""
+
+    def change() -> Callable[[], None]:
+        _, now, *rest = kept.server.options
+        kept.kill()
+        kept.server.options = ("--store", stores[stores.index(now) - 1], *rest)
+        return kept.revive
+
+    return Target(lambda: "placement", change, change)
+
+
 def _target_worker(kept: RestartedServer, generator: random.Random) -> Target:
     def hit(number: int) -> Callable[[], None]:
         children = kept.server.children()
@@ -111,8 +123,9 @@ class Faults:
             [_target_node(node) for node in installation.nodes],
             [_target_worker(kept, generator) for kept in installation.servers],
             [Target(lambda: "PostgreSQL", kill_database, freeze_database)],
+            [_target_placement(kept, installation.stores) for kept in installation.servers],
         )
-        self._weights = (5, 3, 1, 1)
+        self._weights = (5, 3, 1, 1, 5 if len(installation.stores) > 1 else 0)
 
     def hit(self, longest_seconds: float = LONGEST_SECONDS) -> None:
         """Make one fault, in one case of five two at a time; return a moment after everything came back."""

@@ -19,6 +19,8 @@ from tests.support.processes import ServerProcess
 from tests.support.waiting import wait_until
 
 BAD = ("lost", "doubled", "old", "stale", "invented", "wrong", "odd refusals", "unexpected ends")
+_PLACED = "shards now: "
+"""Words that the log has once all rows have their places."""
 _HOUR_MS = 3_600_000
 _SHOWN = 8
 _PROGRESS = 10
@@ -109,9 +111,12 @@ class Storm:
                 kept.await_ready()
             self.faults.hit_named(name, self._await_progress)
         for _ in range(self._plan.faults):
+            placed = self._count_placed()
             self.faults.hit()
             if self._generator.random() < 0.8:
                 self._await_service()
+            if len(self._installation.stores) > 1 and self._generator.random() < 0.5:
+                self._await_placement(placed)
             if time.monotonic() - began > self._plan.minutes * 60:
                 break
 
@@ -120,6 +125,15 @@ class Storm:
         began, report = time.monotonic(), self.report
         with suppress(AssertionError):
             wait_until(lambda: min(report.acknowledgements[-1], report.answers[-1]) > began, "service", 60.0)
+
+    def _await_placement(self, before: int) -> None:
+        """Return when all rows have got their places once more, or after a minute."""
+        with suppress(AssertionError):
+            wait_until(lambda: self._count_placed() > before, "placed rows", 60.0)
+
+    def _count_placed(self) -> int:
+        """Return how often all rows have got their places on another number of shards."""
+        return sum(kept.server.output().count(_PLACED) for kept in self._installation.servers)
 
     def _await_progress(self, what: str) -> None:
         enough = len(self.report.acknowledgements) + _PROGRESS
@@ -173,6 +187,7 @@ class Storm:
         reads = find_longest_gaps(self.faults.done, report.answers)
         for name, count in sorted(Counter(fault.name for fault in self.faults.done).items()):
             lines.append(f"  {name:<28}{count:>6}  {writes[name]:>8.1f} / {reads[name]:.1f}")
+        lines.append(f"  changes of the number of shards that ended: {self._count_placed()}")
         starts = sum(kept.failed_starts for kept in self._installation.servers)
         lines.append(f"  starts that were refused: {starts}")
         shown: Counter[str] = Counter()

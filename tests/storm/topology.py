@@ -76,25 +76,34 @@ class RestartedServer:
 
 @dataclass(frozen=True)
 class Installation:
-    """Everything that may be killed and frozen. The first server is the one that others share keys with."""
+    """Everything that may be killed and frozen. The first server is the one that others share keys with.
+
+    ``stores`` are values of ``--store`` with different numbers of shards; a single one if the number stays.
+    """
 
     servers: Sequence[RestartedServer]
     nodes: Sequence[NodeProcess]
     database: PostgreSQL
+    stores: Sequence[str]
 
 
 @dataclass(frozen=True)
 class Topology:
-    """Number of servers of each kind. ``shards`` is the number of shards, over which the nodes are distributed."""
+    """Number of servers of each kind. ``shards`` is the number of shards, over which the nodes are distributed.
+
+    ``resized``: the last shard is removed and added again and again.
+    """
 
     servers: int
     nodes: int
     shards: int = 1
+    resized: bool = False
 
-    def find_dsn(self, nodes: Sequence[NodeProcess]) -> str:
-        """Return the address of the engine."""
+    def list_stores(self, nodes: Sequence[NodeProcess]) -> Sequence[str]:
+        """Return the addresses of the engine: the first one has all shards."""
         hosts = ",".join(f"127.0.0.1:{node.own.http}" for node in nodes)
-        return f"clickhousedb://{hosts}/jobmeter" + (f"?shards={self.shards}" if self.shards > 1 else "")
+        whole = f"clickhousedb://{hosts}/jobmeter" + (f"?shards={self.shards}" if self.shards > 1 else "")
+        return [whole, f"{whole}&keep={self.shards - 1}"] if self.resized else [whole]
 
     @contextmanager
     def run(self, folder: Path, *options: str, environment: Mapping[str, str] | None = None) -> Iterator[Installation]:
@@ -102,7 +111,8 @@ class Topology:
         with ExitStack() as stack:
             database = stack.enter_context(own_server())
             nodes = stack.enter_context(mortal_nodes(self.nodes))
-            options = ("--store", self.find_dsn(nodes), "--registry", f"{database.url}/postgres", *options)
+            stores = self.list_stores(nodes)
+            options = ("--store", stores[0], "--registry", f"{database.url}/postgres", *options)
             made: list[RestartedServer] = []
             for number in range(self.servers):
                 kept = RestartedServer(ServerProcess(folder / str(number), *options, environment=environment))
@@ -112,7 +122,7 @@ class Topology:
                 kept.revive()
                 kept.await_ready()
                 made.append(kept)
-            yield Installation(made, nodes, database)
+            yield Installation(made, nodes, database, stores)
 
 
 def _share_keys(first: ServerProcess, other: ServerProcess) -> None:
@@ -126,6 +136,10 @@ TOPOLOGIES: Mapping[str, Topology] = {
     "leader": Topology(servers=3, nodes=1),
     "replicas": Topology(servers=3, nodes=2),
     "shards": Topology(servers=1, nodes=4, shards=2),
+    "resized": Topology(servers=1, nodes=4, shards=2, resized=True),
     "cluster": Topology(servers=3, nodes=4, shards=2),
 }
-"""Three servers of one ClickHouse server, or on two replicas; one server, or three, on two shards of two replicas."""
+"""Three servers of one ClickHouse server, or on two replicas; one server, or three, on two shards of two replicas.
+
+With ``resized`` the second one of these shards is removed and added again while samples arrive.
+"""

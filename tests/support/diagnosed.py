@@ -66,7 +66,7 @@ class Sampled:
         index = np.repeat(np.arange(len(series), dtype=np.uint32), [len(time) for time, _ in measured.values()])
         times = [np.asarray(time, np.int64) for time, _ in measured.values()]
         values = [np.asarray(value, np.float64) for _, value in measured.values()]
-        self.store.append(SampleBatch(series, index, np.concatenate(times), np.concatenate(values)))
+        self.store.append_all((SampleBatch(series, index, np.concatenate(times), np.concatenate(values)),))
 
     @property
     def case(self) -> Case:

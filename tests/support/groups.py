@@ -65,7 +65,7 @@ class House:
         series = Series(metric, **names)
         times = np.array([NOW - int(1_000 * second) for second, _ in points], np.int64)
         values = np.array([value for _, value in points], np.float64)
-        self.store.append(SampleBatch([series], np.zeros(len(points), np.uint32), times, values))
+        self.store.append_all((SampleBatch([series], np.zeros(len(points), np.uint32), times, values),))
 
     def usage(self, scope: Scope = ALL, **changes: Any) -> GroupUsage:
         return self.executor.run(GroupQuestion(**{"group": RG, "range": SPAN, **changes}), scope)

@@ -5,7 +5,7 @@ The oracle for tests of the real engines. Its data ends with the process.
 
 import threading
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from itertools import accumulate
 from operator import itemgetter
 from pathlib import Path
@@ -147,8 +147,12 @@ class MemoryStore:
         self.spans = MemorySpans()
         self.outbox = MemoryOutbox()
 
-    def append(self, batch: SampleBatch, retention: Retention = _RETENTION) -> None:
-        """Store samples and their series; they never expire."""
+    def append_all(self, batches: Sequence[SampleBatch], retention: Retention = _RETENTION) -> None:
+        """Store the samples of each batch, in order, and their series; they never expire."""
+        for batch in batches:
+            self._append(batch)
+
+    def _append(self, batch: SampleBatch) -> None:
         keys = [(series.job_key, series.id) for series in batch.series]
         with self._lock:
             self._series.update(zip(keys, batch.series, strict=True))
@@ -160,11 +164,6 @@ class MemoryStore:
             for key in keys:
                 self._forget(key)
             self._mark(late_hours)
-
-    def append_all(self, batches: Sequence[SampleBatch], retention: Retention = _RETENTION) -> None:
-        """Append each batch in order."""
-        for batch in batches:
-            self.append(batch, retention)
 
     def _mark(self, late_hours: set[tuple[_Key, int]]) -> None:
         """Mark hours, and for counters the next hour with samples: its first increase counts from the new samples."""
@@ -226,7 +225,7 @@ class MemoryStore:
             self._sorted[key] = sorted(self._samples.get(key, {}).items())
         return self._sorted[key]
 
-    def read(self, keys: SeriesKeys, span: TimeRange, budget: ReadBudget) -> Iterator[SampleColumns]:
+    def read(self, keys: SeriesKeys, span: TimeRange, budget: ReadBudget) -> Generator[SampleColumns]:
         """Yield raw samples in blocks."""
         rows = [
             (index, time, value)
@@ -297,7 +296,7 @@ class MemoryStore:
                 parts.append(TimeRange(hour, hour + HOUR))
         return parts
 
-    def get_revision(self, jobs: Sequence[int]) -> None:
+    def get_revision(self, jobs: Sequence[int] | None) -> None:
         """Return None: others may write to the same samples."""
 
     def roll_up(self, until_ms: int) -> int:

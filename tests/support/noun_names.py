@@ -13,7 +13,6 @@ NOUN_NAMES: Mapping[str, Mapping[str, str]] = {
         "examples/demo.py": "main",
         "examples/faults.py": "main",
         "examples/gentd26.py": "main",
-        "server/workers/main.py": "main",
     },
     "Python's library calls it: files, sockets, servers, pickles": {
         "cli/loading/files.py": "readinto",

@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -64,7 +64,8 @@ class PostgreSQL:
         postmaster = int((self._home / "data" / "postmaster.pid").read_text().split("\n")[0])
         processes = [postmaster, *_children(postmaster)]
         for pid in processes:
-            os.kill(pid, number)
+            with suppress(ProcessLookupError):  # one that ended meanwhile
+                os.kill(pid, number)
         return processes
 
     def _call(self, program: str, *arguments: str) -> None:

@@ -46,9 +46,13 @@ class Proxy:
         while True:
             try:
                 near, _ = listener.accept()
-                far = socket.create_connection(("127.0.0.1", self._target))
             except OSError:
                 return
+            try:
+                far = socket.create_connection(("127.0.0.1", self._target))
+            except OSError:  # nobody listens there now
+                near.close()
+                continue
             with self._lock:
                 cut = self._listener is not listener
                 self._open |= set() if cut else {near, far}

@@ -1,19 +1,19 @@
 import { render } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { type Schemas, BASE, Refusal, change, onSignedOut, read } from "./api/client";
+import { type Schemas, BASE, Refusal, onSignedOut, read, send } from "./api/client";
 import { ComparePage } from "./compare/page";
 import { JobPage } from "./job/page";
 import { JobList } from "./jobs/list";
 import { NodePage } from "./nodes/node";
 import { NodesPage } from "./nodes/page";
 import { FindingsPage } from "./findings/page";
-import { UsePage } from "./fleet/use";
+import { UsePage } from "./fleet/utilization";
 import { AdminPage } from "./admin/page";
-import { read as readSetting } from "./format";
+import { readSetting as readSetting } from "./format";
 import { Frame } from "./parts/frame";
-import { Notice, Problem } from "./parts/small";
+import { Notice, Problem } from "./parts/elements";
 import { onReturn } from "./api/connection";
-import { changed, go, href, place, usePlace } from "./router";
+import { mergeQuery, go, href, place, usePlace } from "./router";
 import { SignIn } from "./signin";
 
 type Who = Schemas["WhoAmI"];
@@ -25,40 +25,40 @@ function Page() {
   const here = usePlace();
   const opening = here.path[0] === "open";
   useEffect(() => {
-    // A link that is opened in a tab that shows the page already changes its address alone.
-    if (opening) void enter(setWho, setReason, setAway);
+    // A link opened in a tab that already shows the page changes only the hash.
+    if (opening) void startSession(setWho, setReason, setAway);
   }, [opening]);
   useEffect(() => {
-    if (!opening) void enter(setWho, setReason, setAway);
+    if (!opening) void startSession(setWho, setReason, setAway);
     return onSignedOut(() =>
       setWho((last) => {
-        setReason((before) => (last ? ended(last) : (before ?? "")));
+        setReason((before) => (last ? endReason(last) : (before ?? "")));
         return null;
       }),
     );
   }, []);
-  const again = () => void enter(setWho, setReason, setAway);
-  useEffect(() => (away && !who ? onReturn(again) : undefined), [away, who]);
+  const reload = () => void startSession(setWho, setReason, setAway);
+  useEffect(() => (away && !who ? onReturn(reload) : undefined), [away, who]);
   if (who) {
     return (
-      <Frame who={who} place={here} leave={() => void leave(() => setWho(null), () => setReason(""))}>
-        {view(here.path, here.query, who)}
+      <Frame who={who} place={here} leave={() => void endSession(() => setWho(null), () => setReason(""))}>
+        {renderView(here.path, here.query, who)}
       </Frame>
     );
   }
-  if (reason === null) return away && <main>{<Problem error={away} again={again} />}</main>;
+  if (reason === null) return away && <main>{<Problem error={away} reload={reload} />}</main>;
   return <SignIn key={reason} reason={reason} entered={setWho} />;
 }
 
-const ended = (who: Who): string =>
-  who.job ? "The link to this job is no longer valid: ask its sender for a new one." : "Your session has ended. Sign in again to continue here.";
+const endReason = (who: Who): string =>
+  who.job ? "The link to this job is no longer valid. Ask its sender for a new one." : "Your session has ended. Sign in again to continue here.";
 
-function view(path: string[], query: URLSearchParams, who: Who) {
+function renderView(path: string[], query: URLSearchParams, who: Who) {
   const [first, second] = path;
   if (first === "open") return null;
   if (who.job) {
-    // A link opens one job: whatever the address says, that is what there is.
-    const own = changed(query, { project: who.project });
+    // A shared link gives access to one job, whatever the address says.
+    const own = mergeQuery(query, { project: who.project });
     return <JobPage key={who.job} id={who.job} query={own} guest />;
   }
   if (first === undefined || (first === "jobs" && second === undefined)) return <JobList query={query} />;
@@ -76,20 +76,20 @@ function view(path: string[], query: URLSearchParams, who: Who) {
   );
 }
 
-/** Sign in by the link's code, where the address has one; then see whose session there is. */
-async function enter(setWho: (who: Who) => void, setReason: (reason: string) => void, setAway: (error: Refusal | null) => void): Promise<void> {
+/** Sign in with the code in the address, if any, then load the session. */
+async function startSession(setWho: (who: Who) => void, setReason: (reason: string) => void, setAway: (error: Refusal | null) => void): Promise<void> {
   const here = place();
   let problem = "";
   if (here.path[0] === "open") {
     const [code, link] = [here.query.get("code") ?? "", here.query.get("link")];
     const job = here.query.get("job");
     const project = here.query.get("project");
-    // The code is taken out of the address before anything else can happen to it.
+    // Remove the code from the address first, so that it does not stay in the history.
     go(job ? href(["jobs", job], project ? { project } : undefined) : "#/", true);
     try {
-      // Who is signed in already, and not by another link, sees the job as themselves.
+      // A viewer with a session of their own keeps it and sees the job with its permissions.
       const own = link ? await read<Who>(`${BASE}/whoami`).catch(() => null) : null;
-      if (!own || own.job) await change("POST", `${BASE}/session`, link ? `Bearer ${link}` : `Link ${code}`);
+      if (!own || own.job) await send("POST", `${BASE}/session`, undefined, link ? `Bearer ${link}` : `Link ${code}`);
     } catch (error) {
       if (error instanceof Refusal) problem = error.message;
     }
@@ -103,8 +103,8 @@ async function enter(setWho: (who: Who) => void, setReason: (reason: string) => 
   }
 }
 
-async function leave(left: () => void, done: () => void): Promise<void> {
-  await change("DELETE", `${BASE}/session`).catch(() => null);
+async function endSession(left: () => void, done: () => void): Promise<void> {
+  await send("DELETE", `${BASE}/session`).catch(() => null);
   done();
   left();
 }

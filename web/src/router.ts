@@ -1,4 +1,4 @@
-// Where the viewer is: `#/jobs/ID?from=1&to=2`. Everything that a link should carry is in it.
+// Hash router: `#/jobs/ID?from=1&to=2`. The address holds everything that a link should restore.
 import { useEffect, useState } from "preact/hooks";
 
 export interface Place {
@@ -6,23 +6,23 @@ export interface Place {
   query: URLSearchParams;
 }
 
-/** How long an address waits that is written once what it shows was drawn, in milliseconds. */
-const DRAWN = 300;
-/** What the address is about to be. */
+/** Delay in milliseconds before the address bar is updated after a paint. */
+const PAINT_DELAY = 300;
+/** Address that is not yet in the address bar. */
 let next: string | null = null;
 let timer: ReturnType<typeof setTimeout> | undefined;
-addEventListener("hashchange", (event) => event.isTrusted && dropNext());
-addEventListener("pagehide", writeNext);
+addEventListener("hashchange", (event) => event.isTrusted && dropPending());
+addEventListener("pagehide", writePending);
 
 const current = (): string => next ?? location.hash;
 
 export function place(hash: string = current()): Place {
   const [path = "", query = ""] = hash.replace(/^#\/?/, "").split("?", 2);
   const parts = path.split("/").filter(Boolean);
-  return { path: parts.map(decoded), query: new URLSearchParams(query) };
+  return { path: parts.map(decode), query: new URLSearchParams(query) };
 }
 
-function decoded(part: string): string {
+function decode(part: string): string {
   try {
     return decodeURIComponent(part);
   } catch {
@@ -35,34 +35,40 @@ export function href(path: readonly string[], query?: URLSearchParams | Record<s
   return `#/${path.map(encodeURIComponent).join("/")}${text ? `?${text}` : ""}`;
 }
 
-/** Go there; `quiet` replaces the entry in the history, for what is no step of its own. */
+/** Return the address of a job's page. */
+export const jobHref = (job: { id: string; project: string }): string => href(["jobs", job.id], job.project === "default" ? undefined : { project: job.project });
+
+/** Return the address of a node's page. */
+export const nodeHref = (name: string, cluster = ""): string => href(["nodes", name], cluster ? { cluster } : undefined);
+
+/** Navigate. With `quiet` the history entry is replaced, for changes that the back button should not undo. */
 export function go(to: string, quiet = false): void {
   if (to === current()) return;
   if (quiet) {
     next = to;
-    writeNext();
+    writePending();
     window.dispatchEvent(new HashChangeEvent("hashchange"));
   } else {
-    writeNext();
+    writePending();
     location.hash = to;
   }
 }
 
-/** Go there quietly, for what is drawn at once: browsers have much to do for another address, it is written afterwards. */
-export function goOnceDrawn(to: string): void {
+/** Replace the address after the paint: writing `location` first would delay what the viewer sees. */
+export function goAfterPaint(to: string): void {
   if (to === current()) return;
   clearTimeout(timer);
   next = to;
-  timer = setTimeout(writeNext, DRAWN);
+  timer = setTimeout(writePending, PAINT_DELAY);
   window.dispatchEvent(new HashChangeEvent("hashchange"));
 }
 
-function writeNext(): void {
+function writePending(): void {
   if (next !== null) history.replaceState(null, "", next);
-  dropNext();
+  dropPending();
 }
 
-function dropNext(): void {
+function dropPending(): void {
   clearTimeout(timer);
   next = null;
 }
@@ -77,8 +83,8 @@ export function usePlace(): Place {
   return now;
 }
 
-/** The query with some names changed; an empty value takes the name out. */
-export function changed(query: URLSearchParams, values: Record<string, string | null>): URLSearchParams {
+/** Return the query with changed parameters; an empty value removes one. */
+export function mergeQuery(query: URLSearchParams, values: Record<string, string | null>): URLSearchParams {
   const next = new URLSearchParams(query);
   for (const [name, value] of Object.entries(values)) {
     if (value) next.set(name, value);

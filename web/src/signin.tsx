@@ -1,9 +1,9 @@
 import { useState } from "preact/hooks";
-import { type Schemas, BASE, Refusal, change, read } from "./api/client";
+import { type Schemas, BASE, Refusal, read, send } from "./api/client";
 
 const UNKNOWN = "This token belongs to no key of this server.";
 
-/** The way in: a key's token, or a link that the command line prints. */
+/** Sign in with the token of a key, or with a link from the command line. */
 export function SignIn({ reason, entered }: { reason: string; entered: (who: Schemas["WhoAmI"]) => void }) {
   const [problem, setProblem] = useState(reason);
   const [busy, setBusy] = useState(false);
@@ -12,7 +12,7 @@ export function SignIn({ reason, entered }: { reason: string; entered: (who: Sch
     const field = (event.target as HTMLFormElement).elements.namedItem("token") as HTMLInputElement;
     setBusy(true);
     try {
-      await change<Schemas["SessionBody"]>("POST", `${BASE}/session`, `Bearer ${field.value.trim()}`);
+      await send("POST", `${BASE}/session`, undefined, `Bearer ${field.value.trim()}`);
       entered(await read<Schemas["WhoAmI"]>(`${BASE}/whoami`));
     } catch (error) {
       setProblem(error instanceof Refusal ? (error.status === 401 ? UNKNOWN : error.message) : String(error));
@@ -30,21 +30,21 @@ export function SignIn({ reason, entered }: { reason: string; entered: (who: Sch
         </p>
       )}
       <p class="where">
-        The server at <b>{location.host}</b> asks who you are.
+        Sign in to the server at <b>{location.host}</b>.
       </p>
       <p>
-        On the machine where it runs, <code>jobmeter open</code> opens this page signed in.
+        On the machine of the server, <code>jobmeter open</code> opens this page signed in.
       </p>
       <form onSubmit={(event) => void submit(event)}>
-        <label for="token">Or the token of a key</label>
+        <label for="token">Or enter the token of a key</label>
         <input id="token" name="token" type="password" autocomplete="current-password" required spellcheck={false} />
         <button type="submit" class="primary" disabled={busy}>
           Sign in
         </button>
       </form>
       <p class="hint">
-        A key is made by <code>jobmeter key create --name me --role reader</code>. The administrator’s is in{" "}
-        <code>admin.key</code> of the data folder.
+        Create a key with <code>jobmeter key create --name me --role reader</code>. The administrator’s key is in{" "}
+        <code>admin.key</code> in the data folder.
       </p>
     </main>
   );

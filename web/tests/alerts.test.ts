@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { type Alert, grouped, levelOf, silenceCommand } from "../src/job/alert-groups";
+import { type Alert, groupAlerts, levelOf, silenceCommand } from "../src/job/alert-groups";
 
 const alert = (fields: Partial<Alert>): Alert => ({
   fingerprint: "f",
@@ -29,7 +29,7 @@ describe("levelOf", () => {
 });
 
 describe("grouped", () => {
-  it("has nothing of nothing", () => expect(grouped([])).toEqual([]));
+  it("has nothing of nothing", () => expect(groupAlerts([])).toEqual([]));
 
   it("puts firing alerts before pending ones, and the worst first", () => {
     const alerts = [
@@ -38,7 +38,7 @@ describe("grouped", () => {
       alert({ name: "c", severity: "critical" }),
       alert({ name: "d", state: "pending", severity: "warning" }),
     ];
-    expect(grouped(alerts).map(([one]) => one.name)).toEqual(["c", "a", "b", "d"]);
+    expect(groupAlerts(alerts).map(([one]) => one.name)).toEqual(["c", "a", "b", "d"]);
   });
 
   it("joins the alerts of a rule in their order, but not those of another state or severity", () => {
@@ -49,7 +49,7 @@ describe("grouped", () => {
       alert({ fingerprint: "4", state: "pending" }),
       alert({ fingerprint: "5", severity: "critical" }),
     ];
-    expect(grouped(alerts).map((group) => group.map((one) => one.fingerprint))).toEqual([["5"], ["1", "3"], ["2"], ["4"]]);
+    expect(groupAlerts(alerts).map((group) => group.map((one) => one.fingerprint))).toEqual([["5"], ["1", "3"], ["2"], ["4"]]);
   });
 });
 

@@ -1,11 +1,11 @@
 import { describe, expect, it } from "vitest";
-import { type Finding, flagsOf, grouped, lasts, logPlaceOf, namesOf } from "../src/job/finding";
+import { type Finding, flagsOf, groupFindings, isSpan, logPlaceOf, namesOf } from "../src/job/finding";
 
 const found = (fields: Partial<Finding>): Finding => ({ rule: "xid", role: "root", severity: "warning", subject: { kind: "replica", name: "worker-0" }, replicas: ["worker-0"], sentence: "", advice: "", evidence: [], ...fields }) as Finding;
 const log = (text: string, time: number, replica: string) => ({ kind: "log", text, time, replica, metric: "", value: null, limit: null, unit: "" });
 
 it("lasts for a second at least, or is a moment", () => {
-  expect([0, 40, 999, 1000].map((length) => lasts(found({ start: 5, end: 5 + length })))).toEqual([false, false, false, true]);
+  expect([0, 40, 999, 1000].map((length) => isSpan(found({ start: 5, end: 5 + length })))).toEqual([false, false, false, true]);
 });
 
 describe("flags", () => {
@@ -28,7 +28,7 @@ it("gives each finding its own name", () => {
 });
 
 it("joins findings of one rule that follow each other", () => {
-  expect(grouped([found({}), found({}), found({ rule: "swap" }), found({})]).map((group) => group.length)).toEqual([2, 1, 1]);
+  expect(groupFindings([found({}), found({}), found({ rule: "swap" }), found({})]).map((group) => group.length)).toEqual([2, 1, 1]);
 });
 
 it("finds the traceback of the rank that raised", () => {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { MISSING, amount, duration, moment, natural, parts, quantity, setUtc, zone } from "../src/format";
+import { MISSING, formatMoney, formatDuration, formatTime, compareNatural, splitTime, formatQuantity, setUtc, zoneName } from "../src/format";
 
 describe("quantity", () => {
   it.each([
@@ -15,27 +15,27 @@ describe("quantity", () => {
     [40, "Cel", "40.0 °C"],
     [1005.4, "{core}", "1,005 cores"],
     [2048, "{process}", "2,048 processes"],
-  ])("%d in %s is %s", (value, unit, text) => expect(quantity(value, unit)).toBe(text));
+  ])("%d in %s is %s", (value, unit, text) => expect(formatQuantity(value, unit)).toBe(text));
 
   it.each([null, undefined, Number.NaN, Number.POSITIVE_INFINITY])("%s is missing, not 0", (value) => {
-    expect(quantity(value, "1")).toBe(MISSING);
+    expect(formatQuantity(value, "1")).toBe(MISSING);
   });
 
   it("drops zeros at the end on an axis", () => {
-    expect(quantity(2 * 2 ** 30, "By", true)).toBe("2 GiB");
-    expect(quantity(0.5, "1", true)).toBe("50 %");
-    expect(quantity(1000, "{core}", true)).toBe("1,000 cores");
+    expect(formatQuantity(2 * 2 ** 30, "By", true)).toBe("2 GiB");
+    expect(formatQuantity(0.5, "1", true)).toBe("50 %");
+    expect(formatQuantity(1000, "{core}", true)).toBe("1,000 cores");
   });
 });
 
 describe("duration", () => {
   it("never shows 60 of a smaller unit", () => {
-    for (let ms = 0; ms < 3 * 86_400_000; ms += 12_345) expect(duration(ms)).not.toMatch(/\b60 [sm]\b/);
+    for (let ms = 0; ms < 3 * 86_400_000; ms += 12_345) expect(formatDuration(ms)).not.toMatch(/\b60 [sm]\b/);
   });
 
-  it("is missing where there is none", () => expect(duration(null)).toBe(MISSING));
+  it("is missing where there is none", () => expect(formatDuration(null)).toBe(MISSING));
 
-  it("does not go below 0", () => expect(duration(-5)).toBe("0.0 s"));
+  it("does not go below 0", () => expect(formatDuration(-5)).toBe("0.0 s"));
 });
 
 describe("moments", () => {
@@ -43,21 +43,21 @@ describe("moments", () => {
 
   it("are shown in the zone that is chosen", () => {
     setUtc(true);
-    expect(parts(summer)).toEqual({ day: "2026-07-01", time: "22:30:05" });
-    expect(zone()).toBe("UTC");
+    expect(splitTime(summer)).toEqual({ day: "2026-07-01", time: "22:30:05" });
+    expect(zoneName()).toBe("UTC");
     setUtc(false);
-    expect(parts(summer)).toEqual({ day: "2026-07-02", time: "00:30:05" });
+    expect(splitTime(summer)).toEqual({ day: "2026-07-02", time: "00:30:05" });
   });
 
   it("have no day where they are of today", () => {
     const now = Date.now();
-    expect(moment(now, true)).toBe(parts(now).time);
-    expect(moment(now)).toBe(`${parts(now).day} ${parts(now).time}`);
+    expect(formatTime(now, true)).toBe(splitTime(now).time);
+    expect(formatTime(now)).toBe(`${splitTime(now).day} ${splitTime(now).time}`);
   });
 });
 
 it("sorts names as people count", () => {
-  expect(["worker-10", "worker-2", "Worker-1"].sort(natural)).toEqual(["Worker-1", "worker-2", "worker-10"]);
+  expect(["worker-10", "worker-2", "Worker-1"].sort(compareNatural)).toEqual(["Worker-1", "worker-2", "worker-10"]);
 });
 
-it("writes money with two decimals", () => expect(amount(1234.5, "CNY")).toBe("1,234.50 CNY"));
+it("writes money with two decimals", () => expect(formatMoney(1234.5, "CNY")).toBe("1,234.50 CNY"));

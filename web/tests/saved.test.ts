@@ -1,15 +1,15 @@
 import { describe, expect, it } from "vitest";
-import { MOST_VIEWS, viewsIn, withView } from "../src/jobs/saved";
+import { MOST_VIEWS, parseViews, withView } from "../src/jobs/saved";
 
 const view = (name: string, query = "state=Failed") => ({ name, query });
 const full = Array.from({ length: MOST_VIEWS }, (_, at) => view(`view ${at}`));
 
 describe("saved views", () => {
   it.each([null, "", "{", "null", "7", '"text"', "{}", '[null, 7, "a", {}, {"name": 1, "query": ""}, {"name": "a"}]'])("are none in %s", (text) => {
-    expect(viewsIn(text)).toEqual([]);
+    expect(parseViews(text)).toEqual([]);
   });
   it("are read as they were written", () => {
-    expect(viewsIn(JSON.stringify(full))).toEqual(full);
+    expect(parseViews(JSON.stringify(full))).toEqual(full);
   });
   it("are in the order of their names, each name once", () => {
     const views = withView(withView([view("b")], view("a"))!, view("b", "user=lin"));

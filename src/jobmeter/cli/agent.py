@@ -12,6 +12,7 @@ from jobmeter.cli.options import (
     FILE,
     FOLDER,
     build_env_option,
+    build_interval_option,
     build_job_ids_option,
     build_key_option,
     ca_file_option,
@@ -53,6 +54,7 @@ _GROUPS = {
     "Energy": ("redfish", "redfish_ca_file"),
     "Storage of pods": ("kubelet", "kubelet_ca_file", "kubelet_token_file"),
     "System logs": ("kernel_log", "journal", "log_files", "log_rate"),
+    "Numbers of programs": ("socket", "statsd", "otlp"),
 }
 
 
@@ -63,7 +65,7 @@ _GROUPS = {
 )
 @build_env_option("--server", "The server ({}).", metavar="URL", required=True)
 @build_key_option("A writer's token (JOBMETER_KEY).", envvar="JOBMETER_KEY", required=True)
-@click.option("--interval", default="10s", show_default=True, help="Time between two samples.")
+@build_interval_option("10s")
 @click.option(
     "--spool",
     type=FOLDER,
@@ -71,9 +73,7 @@ _GROUPS = {
     help="Folder for data that waits for the server (default: spool/agent in the data folder).",
 )
 @click.option("--cluster", metavar="NAME", default="", help="Name of the cluster that this node belongs to.")
-@build_env_option(
-    "--resource-group", "Resource group whose capacity this node counts towards ({}).", metavar="NAME", default=""
-)
+@build_env_option("--resource-group", "Resource group that this node belongs to ({}).", metavar="NAME", default="")
 @click.option("--node", metavar="NAME", help="Name of this node (default: its host name).")
 @ca_file_option
 @build_env_option(
@@ -101,7 +101,7 @@ _GROUPS = {
 )
 @build_env_option(
     "--log-rate",
-    "Most lines per second of each source ({}); one more line reports how many were dropped.",
+    "Most log lines per second from each source ({}); a further line reports how many were dropped.",
     type=click.FloatRange(1, 1_000_000),
     default=10_000,
     show_default=True,
@@ -129,7 +129,7 @@ _GROUPS = {
 )
 @add_program_options(f"{places.SHARED_FOLDER}/{places.AGENT_SOCKET} for root, else in the user's folder")
 @click.option(
-    "--once", is_flag=True, help="Measure once, send, and exit: with status 1 if the server did not accept the samples."
+    "--once", is_flag=True, help="Measure once, send, and exit; with status 1 if the server did not accept the samples."
 )
 def command(  # noqa: PLR0913 - one for each option
     *,
@@ -189,7 +189,7 @@ def command(  # noqa: PLR0913 - one for each option
     stop = make_stop_event({signal.SIGUSR2: agent.release_devices})
     logging.getLogger("jobmeter").info("measuring %s every %s for %s", place.node, interval, server)
     if not agent.run(stop):
-        logging.getLogger("jobmeter").info("undelivered data stays in the spool until the next start")
+        logging.getLogger("jobmeter").info("undelivered data stays in the spool; the next start sends it")
     sys.exit(0)
 
 

@@ -1,7 +1,6 @@
 """``jobmeter alerts``: lists the alerts that are pending or fire."""
 
 import click
-import msgspec
 
 from jobmeter.cli import local
 from jobmeter.cli.options import define_verb
@@ -30,13 +29,12 @@ def command(firing: bool, as_json: bool, connection: local.LocalConnection) -> N
     if not found:
         local.check_project(api, connection.project)
     if as_json:
-        print_json([msgspec.to_builtins(one) for one in found])
-    elif found:
-        now_ms = SystemClock().now_ms()
-        columns = ("alert", "state", "severity", "since", "about", "labels")
-        show_listing(build_console(), columns, [_row(one, now_ms) for one in found], spare=_SPARE, folded="about")
-    else:
-        build_console().print("no alert is pending or fires", markup=False)
+        print_json(found)
+        return
+    now_ms = SystemClock().now_ms()
+    columns = ("alert", "state", "severity", "since", "about", "labels")
+    rows, empty = [_row(one, now_ms) for one in found], "no pending or firing alerts"
+    show_listing(build_console(), columns, rows, spare=_SPARE, folded="about", empty=empty)
 
 
 def _row(one: ShownAlert, now_ms: int) -> tuple[str, ...]:

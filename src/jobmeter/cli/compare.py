@@ -11,7 +11,7 @@ from jobmeter.cli.findings import format_summary
 from jobmeter.cli.named import build_metric_option
 from jobmeter.cli.options import define_verb
 from jobmeter.cli.output import (
-    TrendColumn,
+    Curve,
     build_console,
     draw_chart,
     escape_cell,
@@ -62,13 +62,13 @@ def command(
     as_json: bool,
     connection: local.LocalConnection,
 ) -> None:
-    """Compare two or more jobs side by side: their duration and why it differs, mean and peak of their usage.
+    """Compare two or more jobs side by side: their durations and why these differ, mean and peak of their usage.
 
-    The first sentence says how much longer each took than the first one, and by what: queue, start, input,
+    The first sentence says how much longer each job took than the first one, and why: queue, start, input,
     communication, computing, a lower clock, checkpoints, restarts. The parts sum to the whole difference. Time without
-    a cause is unattributed, and a cause that was not measured in both jobs is named. Settings that differ (command,
-    type, user, labels, limits) are listed, then the worst finding of each job. The usage of each job has its difference
-    to the first one. With --metric, their values over time are drawn on one scale, each from the job's own start.
+    a cause is unattributed, and causes that were not measured in both jobs are named. Settings that differ (command,
+    type, user, labels, limits) follow, then the worst finding of each job, and the usage of each job with its
+    difference from the first one. With --metric, values over time are drawn on one scale, from the start of each job.
     """
     found = connection.find_each(jobs)
     if not 2 <= len(found) <= _MOST:
@@ -200,9 +200,9 @@ def _curves(out: Console, answer: Comparison, metric: str) -> None:
     out.print(f"\n{metric} from each start, step {format_duration(answer.step)}", markup=False, style="bold")
     order = [one.job.id for one in answer.jobs]
     for line in lines:
-        course = TrendColumn(line.points, 0, end, answer.step)
+        curve = Curve(line.points, 0, end, answer.step)
         drawn = draw_chart(
-            course, line.unit, height=4, room=out.width, highest=highest, ends=("0s", format_duration(end))
+            curve, line.unit, height=4, room=out.width, highest=highest, ends=("0s", format_duration(end))
         )
         out.print(f"{_letter(order.index(line.job))}\n{drawn}", markup=False)
 

@@ -53,7 +53,7 @@ def complete_rules(context: click.Context, parameter: click.Parameter, incomplet
         found = [CompletionItem(rule.name, help=rule.sees) for rule in _api(context).list_rules()]
     except JobmeterError:
         return []
-    offered = (CompletionItem("any", help="whatever rule"), *found)
+    offered = (CompletionItem("any", help="any rule"), *found)
     return [item for item in offered if str(item.value).startswith(incomplete)]
 
 
@@ -86,7 +86,7 @@ groups = _completer(
 )
 """Resource groups of nodes and of the newest jobs."""
 nodes = _completer(lambda api, context: (node.name for node in api.list_nodes(_project(context))))
-"""Nodes."""
+"""Nodes of the server."""
 replicas = _completer(lambda api, context: (one.name for one in _parts(api, context).replicas))
 """Replicas of the job."""
 devices = _completer(lambda api, context: (one.device for one in _parts(api, context).devices))

@@ -23,6 +23,6 @@ def command(jobs: Sequence[str], yes: bool, as_json: bool, connection: local.Loc
     for one in found:
         one.api.delete(one.id, one.project)
         if not as_json:
-            build_console().print(f"forgot {one.id}", markup=False)
+            build_console().print(f"deleted {one.id}", markup=False)
     if as_json:
         print_json([{"id": one.id, "project": one.project} for one in found])

@@ -13,7 +13,7 @@ import click
 
 from jobmeter.cli import local
 from jobmeter.cli.open import show_page
-from jobmeter.cli.options import define_verb, make_stop_event
+from jobmeter.cli.options import build_number_option, define_verb, make_stop_event
 from jobmeter.client.api import Api
 from jobmeter.collect.launch.plan import make_job_id
 from jobmeter.errors import JobmeterError, NotFoundError, UnavailableError
@@ -25,13 +25,11 @@ _START_SECONDS = 30.0
 """Longest time in seconds until the server has the job."""
 _STOP_SECONDS = 15.0
 _AWAKE_SECONDS = 60.0
-"""Interval of requests in seconds, because a server that a verb started stops when idle."""
+"""Seconds between two requests that keep the server running: one that a verb started stops when idle."""
 
 
 @define_verb("jobmeter demo", "jobmeter demo --seconds 600 --print")
-@click.option(
-    "--seconds", type=click.IntRange(1, 86_400), default=60, show_default=True, help="Duration of the job in seconds."
-)
+@build_number_option("--seconds", 1, 86_400, 60, "Duration of the job in seconds.")
 @click.option("--print", "only_print", is_flag=True, help="Print the link without opening it.")
 @local.writing_options
 def command(seconds: int, only_print: bool, connection: local.LocalConnection) -> None:

@@ -1,4 +1,4 @@
-"""``jobmeter diagnose``: why a job is slow or failed."""
+"""``jobmeter diagnose``: finds out why a job is slow or failed."""
 
 from collections.abc import Sequence
 from threading import Event
@@ -27,7 +27,7 @@ from jobmeter.model.time import SECOND, SystemClock, parse_duration
 
 _POLL_SECONDS = 0.5
 _GRACE_MS = 30_000
-"""Time in milliseconds beyond the task's own deadline until waiting for it ends."""
+"""Time after the task's own deadline, in milliseconds, at which waiting for it ends."""
 _LISTED = 100
 _STYLES = {
     CheckStatus.OK: "green",
@@ -38,13 +38,19 @@ _STYLES = {
 _VERDICTS = {Verdict.HEALTHY: "green", Verdict.FAULT: "bold red", Verdict.UNKNOWN: "yellow"}
 
 
-@define_verb("jobmeter diagnose last", "jobmeter diagnose --node node-1 --since 2h")
+_GROUPS = {
+    "Nodes": ("nodes", "cluster", "since"),
+    "Diagnostic tasks": ("stacks", "processes", "task", "listed"),
+}
+
+
+@define_verb("jobmeter diagnose last", "jobmeter diagnose --node node-1 --since 2h", groups=_GROUPS)
 @click.argument("job", required=False, shell_complete=completion.complete_jobs)
-@build_names_option("--node", "nodes", complete=completion.nodes, help_text="Check this node instead; may be repeated.")
+@build_names_option("--node", "nodes", complete=completion.nodes, help_text="Check this node; may be repeated.")
 @click.option("--cluster", default="", metavar="NAME", help="The cluster of the nodes.")
-@make_since_option("With --node: age of stored data to include, such as 1h.", default="1h", show_default=True)
-@click.option("--stacks", is_flag=True, help="Collect where each rank of JOB is now, and compare the ranks.")
-@click.option("--processes", is_flag=True, help="Show the processes of JOB or of the nodes that use most now.")
+@make_since_option("With --node: how far back stored data is read, such as 1h.", default="1h", show_default=True)
+@click.option("--stacks", is_flag=True, help="Collect the stacks of the ranks of JOB now, and compare them.")
+@click.option("--processes", is_flag=True, help="List the busiest processes of JOB or of the nodes now.")
 @click.option("--task", metavar="ID", help="Show an earlier diagnostic task.")
 @click.option("--tasks", "listed", is_flag=True, help="List the newest diagnostic tasks.")
 @click.option(
@@ -64,33 +70,32 @@ def command(  # noqa: PLR0913 - one for each option
     as_json: bool,
     connection: local.LocalConnection,
 ) -> None:
-    """Show the findings of the diagnostic rules about JOB: worst first, with evidence and advice.
+    """Show the findings of the diagnostic rules about JOB, the worst first, with evidence and advice.
 
-    With --node the agents of those nodes check them (disks, links, GPUs, clock, waiting processes, memory), and rules
-    evaluate their stored data. With --stacks the agents of the running JOB, or its `jobmeter run`, collect the stacks
-    and states of its ranks, and the answer names the rank that the others wait for. No process is stopped. With
-    --processes they name the ten processes that use most processor time, memory and storage traffic. The key needs the
-    role writer.
+    With --node, agents check the nodes (disks, links, GPUs, clock, blocked processes, memory), and rules evaluate the
+    nodes' stored data. With --stacks, the agents of the running JOB, or its `jobmeter run`, collect the stacks and
+    states of its ranks, and the answer names the rank that the others wait for. No process is stopped. With
+    --processes, they list the ten processes with the most processor time, memory and storage traffic. These three need
+    a key with the role writer.
     """
     if sum((job is not None, bool(nodes), task is not None, listed)) != 1:
         raise click.UsageError("give one of JOB, --node, --task and --tasks")
     _check_options(job, nodes, stacks=stacks, processes=processes)
+    kind = TaskType.PROCESSES if processes else TaskType.STACKS if stacks else TaskType.NODE
     if job is None:
-        api = connection.open()
+        api, project, end = connection.open(), connection.project, SystemClock().now_ms()
         if listed:
-            _list_tasks(api, connection.project, as_json=as_json)
+            _list_tasks(api, project, as_json=as_json)
         elif task is not None:
             _show_task(api.read_task(task), as_json=as_json)
         else:
-            kind = TaskType.PROCESSES if processes else TaskType.NODE
-            back_ms = parse_duration(since, "--since")
-            _show_task(_check_nodes(api, list(nodes), cluster, connection.project, back_ms, kind), as_json=as_json)
+            start = end - parse_duration(since, "--since")
+            about = NewTask(type=kind, nodes=list(nodes), cluster=cluster, project=project, start=start, end=end)
+            _run_task(api, about, as_json=as_json)
         return
     named = connection.find(job)
     if stacks or processes:
-        kind = TaskType.STACKS if stacks else TaskType.PROCESSES
-        new_task = NewTask(type=kind, job=named.id, project=named.project)
-        _show_task(_run_task(named.api, new_task), as_json=as_json)
+        _run_task(named.api, NewTask(type=kind, job=named.id, project=named.project), as_json=as_json)
         return
     findings = named.api.list_findings(named.id, named.project)
     if as_json:
@@ -114,18 +119,8 @@ def _check_options(job: str | None, nodes: Sequence[str], *, stacks: bool, proce
         raise click.UsageError("--since needs --node: the findings of a job cover its whole life")
 
 
-def _check_nodes(
-    api: Api, nodes: list[str], cluster: str, project: str | None, back_ms: int, kind: TaskType
-) -> DiagnosticTask:
-    """Create a task of that type about nodes and wait for its end; see ``_run_task``."""
-    end = SystemClock().now_ms()
-    start = end - back_ms
-    new_task = NewTask(type=kind, nodes=nodes, cluster=cluster, project=project, start=start, end=end)
-    return _run_task(api, new_task)
-
-
-def _run_task(api: Api, new_task: NewTask) -> DiagnosticTask:
-    """Create a task and wait for its end. Return its last state if the server does not finish it."""
+def _run_task(api: Api, new_task: NewTask, *, as_json: bool) -> None:
+    """Create a task, wait for its end, and print it; unfinished if the server does not finish it."""
     task = api.create_task(new_task)
     seconds = (task.deadline - task.created) // SECOND
     click.echo(f"waiting at most {seconds} s for the agents of {format_count(len(task.nodes), 'node')}", err=True)
@@ -134,7 +129,7 @@ def _run_task(api: Api, new_task: NewTask) -> DiagnosticTask:
     while task.state in {TaskState.WAITING, TaskState.RUNNING} and clock.monotonic() < give_up:
         pause.wait(_POLL_SECONDS)
         task = api.read_task(task.id)
-    return task
+    _show_task(task, as_json=as_json)
 
 
 def _show_task(task: DiagnosticTask, *, as_json: bool) -> None:
@@ -171,22 +166,13 @@ def _list_tasks(api: Api, project: str | None, *, as_json: bool) -> None:
     if as_json:
         print_json(tasks)
         return
-    if not tasks:
-        build_console().print("no diagnostic task yet: jobmeter diagnose --node NAME", markup=False)
-        return
     columns = ("task", "type", "state", "verdict", "nodes", "created")
     rows = [
-        (
-            task.id,
-            str(task.type),
-            str(task.state),
-            str(task.verdict or ""),
-            ", ".join(task.nodes),
-            format_time(task.created),
-        )
-        for task in tasks
+        (one.id, one.type, one.state, one.verdict or "", ", ".join(one.nodes), format_time(one.created))
+        for one in tasks
     ]
-    show_listing(build_console(), columns, rows, spare=("created", "type"), folded="nodes")
+    empty = "no diagnostic tasks yet: jobmeter diagnose --node NAME"
+    show_listing(build_console(), columns, rows, spare=("created", "type"), folded="nodes", empty=empty)
 
 
 def _print_answer(out: Console, answer: NodeAnswer) -> None:

@@ -2,13 +2,14 @@
 
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import click
 from rich.markup import escape
 
 from jobmeter.cli import local
-from jobmeter.cli.options import FOLDER, build_key_option, ca_file_option, data_option, define_verb, find_data_folder
+from jobmeter.cli.options import FOLDER, define_verb, find_data_folder
 from jobmeter.cli.output import build_console, format_count, print_json
 from jobmeter.cli.terminal import make_printable
 from jobmeter.client.transport import Transport
@@ -27,35 +28,30 @@ _STYLES = {
 
 
 @define_verb("jobmeter doctor", "jobmeter doctor --server https://meter.example --key TOKEN")
-@click.option("--server", metavar="URL", help="The server (JOBMETER_SERVER; default: the data folder's own).")
-@build_key_option("The agent's token (JOBMETER_KEY).")
-@data_option
+@local.server_options
 @click.option(
     "--spool", type=FOLDER, metavar="DIR", help="The agent's spool (default: spool/agent in the data folder)."
 )
-@ca_file_option
 @click.option("--kubeconfig", metavar="FILE", help="Configuration file for a Kubernetes API server (KUBECONFIG).")
 @click.option("--flink", metavar="URL", help="URL of a Flink job manager (FLINK_REST).")
 @click.option("--json", "as_json", is_flag=True, help="The checks as JSON.")
 def command(
     *,
-    server: str | None,
-    key: str | None,
-    data: Path | None,
     spool: Path | None,
-    ca_file: str | None,
     kubeconfig: str | None,
     flink: str | None,
     as_json: bool,
+    connection: local.LocalConnection,
 ) -> None:
-    """Show what is measured on this machine, and for the rest the reason and the remedy. Exit status 1: a problem.
+    """Show what is measured on this machine, and for everything else why it is not and what to do.
 
-    Run it as the agent's user with the agent's settings, because rights and keys depend on them.
+    Run it as the agent's user with the agent's settings: permissions and keys depend on them. The exit status is 1 if
+    there is a problem.
     """
     questions = Questions(
         environment=os.environ,
-        transport=_transport(server, key, data, ca_file),
-        spool=spool or find_data_folder(data) / "spool" / "agent",
+        transport=_transport(connection),
+        spool=spool or find_data_folder(connection.data) / "spool" / "agent",
         kubeconfig=kubeconfig,
         flink=flink,
     )
@@ -67,13 +63,11 @@ def command(
     sys.exit(any(check.status is SourceStatus.PROBLEM for check in checks))
 
 
-def _transport(server: str | None, key: str | None, data: Path | None, ca_file: str | None) -> Transport | None:
+def _transport(connection: local.LocalConnection) -> Transport | None:
     """Return a transport to the server; None if no server is given and none listens for the data folder."""
-    try:
-        found = local.connect(server, key, data, start=False, ca_file=ca_file)
-    except UnavailableError:
-        return None
-    return found.with_timeout(10.0)
+    with suppress(UnavailableError):
+        return connection.connect(start=False).with_timeout(10.0)
+    return None
 
 
 def _show(checks: list[Check]) -> None:

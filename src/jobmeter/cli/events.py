@@ -1,4 +1,4 @@
-"""``jobmeter events``: events of a job, of a node, or of everything."""
+"""``jobmeter events``: lists the events of a job, of a node, or all events."""
 
 import sys
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ def command(
     connection: local.LocalConnection,
     **options: object,
 ) -> None:
-    """Show the events of JOB and its replicas, newest last; without JOB, events of everything."""
+    """List the events of JOB and its replicas, newest last; without JOB, all events."""
     if job and options["nodes"]:
         raise click.UsageError("give JOB or --node, not both: the events of a job name their nodes")
     named = connection.find(job) if job else None
@@ -60,18 +60,14 @@ def command(
         print_json([_document(event) for event in events])
         return
     narrowed = bool(since) or any(options.values())
-    empty = f"there are no events {'of this job' if named else 'here'} yet"
-    _print(events, total, "no event matches" if narrowed else empty)
+    _print(events, total, "no event matches" if narrowed else "no events yet")
 
 
 def _print(events: Sequence[Event], total: int, empty: str) -> None:
-    if not events:
-        build_console().print(empty, markup=False)
-        return
-    of_one = len({event.job for event in events}) == 1 and events[0].job
+    of_one = len({event.job for event in events}) == 1 and bool(events[0].job)
     columns = ("time", "replica" if of_one else "object", "type", "source", "level", "reason", "message")
-    rows = [_row(event, of_one=bool(of_one)) for event in events]
-    show_listing(build_console(), columns, rows, spare=("source", "type", "level", columns[1]), folded="message")
+    rows, spare = [_row(event, of_one=of_one) for event in events], ("source", "type", "level", columns[1])
+    show_listing(build_console(), columns, rows, spare=spare, folded="message", empty=empty)
     if total > len(events):
         build_console().print(f"the newest {len(events)} of {format_count(total, 'event')}: --limit {total} shows all")
 
@@ -79,15 +75,8 @@ def _print(events: Sequence[Event], total: int, empty: str) -> None:
 def _row(event: Event, *, of_one: bool) -> tuple[str, ...]:
     whom = event.replica if of_one else _name_subject(event)
     whom = f"{whom} (attempt {event.attempt})" if event.attempt else whom
-    return (
-        format_time(event.time),
-        whom,
-        str(event.type),
-        str(event.source),
-        str(event.level),
-        event.reason,
-        f"{event.message} By {event.actor}." if event.actor else event.message,
-    )
+    message = f"{event.message} By {event.actor}." if event.actor else event.message
+    return format_time(event.time), whom, event.type, event.source, event.level, event.reason, message
 
 
 def _name_subject(event: Event) -> str:

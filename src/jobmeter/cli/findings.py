@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 import click
-import msgspec
 from rich.console import Console
 
-from jobmeter.cli import completion, local
-from jobmeter.cli.options import build_choice, define_verb, make_since_option
+from jobmeter.cli import local
+from jobmeter.cli.named import build_rule_option
+from jobmeter.cli.options import build_choice, build_number_option, define_verb, make_since_option
 from jobmeter.cli.output import build_console, escape_cell, format_time, print_hanging, print_json, show_listing
 from jobmeter.client.searches import FindingSearch
 from jobmeter.model.answers import FindingEntry
@@ -58,7 +58,7 @@ def choose_summary_style(one: FindingSummary, state: JobState) -> str:
 
 
 def format_summary(one: FindingSummary | None, state: JobState) -> str:
-    """The worst finding of a job in a listing, as text; empty for none. Older servers give its rule alone."""
+    """Format the worst finding of a job for a listing; empty without one. Older servers send only its rule."""
     if one is None:
         return ""
     more = f" (+{one.count - 1})" if one.count > 1 else ""
@@ -89,27 +89,13 @@ _GROUPS = {"Filters": ("findings", "severities", "only_open", "since", "project"
 
 
 @define_verb("jobmeter findings --open", "jobmeter findings --severity critical --since 7d", groups=_GROUPS)
-@click.option(
-    "--finding",
-    "findings",
-    multiple=True,
-    metavar="RULE",
-    shell_complete=completion.complete_rules,
-    help="Only findings of this rule.",
-)
+@build_rule_option("Only findings of this rule.")
 @click.option(
     "--severity", "severities", multiple=True, type=build_choice(Severity), help="Only findings of this severity."
 )
 @click.option("--open", "only_open", is_flag=True, help="Only open findings of running jobs, the worst first.")
 @make_since_option("Only findings reported at most this long ago, such as 30m or 7d.")
-@click.option(
-    "--limit",
-    type=click.IntRange(1, MOST),
-    default=SHOWN,
-    show_default=True,
-    metavar="N",
-    help="Show at most N findings.",
-)
+@build_number_option("--limit", 1, MOST, SHOWN, "Show at most N findings.")
 @click.option("--json", "as_json", is_flag=True, help="An array of objects.")
 @local.listing_options
 def command(limit: int, only_open: bool, as_json: bool, connection: local.LocalConnection, **options: object) -> None:
@@ -126,17 +112,14 @@ def command(limit: int, only_open: bool, as_json: bool, connection: local.LocalC
     if not page.findings:
         local.check_project(api, connection.project)
     if as_json:
-        print_json([msgspec.to_builtins(one) for one in page.findings])
-    elif page.findings:
-        columns = ("severity", "job", "name", "state", "user", "since", "finding", "rule")
-        show_listing(build_console(), columns, [_row(one) for one in page.findings], spare=_SPARE, folded="finding")
-        if page.more:
-            build_console().print(
-                f"the first {len(page.findings)} shown: use --limit for more, or filter with --severity"
-            )
-    else:
-        narrowed = search != FindingSearch(limit=limit, project=connection.project)
-        build_console().print("no finding matches" if narrowed else "no findings yet", markup=False)
+        print_json(page.findings)
+        return
+    columns = ("severity", "job", "name", "state", "user", "since", "finding", "rule")
+    narrowed = search != FindingSearch(limit=limit, project=connection.project)
+    rows, empty = [_row(one) for one in page.findings], "no finding matches" if narrowed else "no findings yet"
+    show_listing(build_console(), columns, rows, spare=_SPARE, folded="finding", empty=empty)
+    if page.more:
+        build_console().print(f"the first {len(rows)} shown: use --limit for more, or filter with --severity")
 
 
 def _row(one: FindingEntry) -> tuple[str, ...]:

@@ -34,7 +34,7 @@ _TRACEBACK = "Traceback (most recent call last):"
 
 def show_history(out: Console, api: Api, job: Job) -> None:
     """Print the events of a finished job and the changes of any job; for a failed one also the end of its log."""
-    parts = [_course]
+    parts = [_print_changes]
     if job.state.finished:
         parts.insert(0, _events)
     if job.state is JobState.FAILED:
@@ -61,7 +61,7 @@ def _events(out: Console, api: Api, job: Job) -> None:
     show_listing(out, ("time", "replica", "reason", "message"), rows, spare=("replica",), folded="message")
 
 
-def _course(out: Console, api: Api, job: Job) -> None:
+def _print_changes(out: Console, api: Api, job: Job) -> None:
     """Print the changes of a job: nodes, peaks of warnings, change points of its metrics."""
     moments = api.read_timeline(job.id, ("node", "peak", "metric"), _READ, job.project)
     rows = build_change_rows(moments)[-EVENTS:]

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import click
 
 from jobmeter.cli import local
-from jobmeter.cli.options import define_verb
+from jobmeter.cli.options import build_number_option, define_verb
 from jobmeter.cli.output import build_console, format_count, format_duration, format_time, print_json
 from jobmeter.client.api import Api
 from jobmeter.errors import ConfigurationError, InvalidRequestError, JobmeterError
@@ -29,10 +29,14 @@ _REASONS = {
     "project with PUT /api/jobmeter/v1/projects/PROJECT/retention",
     "future": "further ahead of the server's clock than it allows; check the clock and that times are milliseconds",
 }
-_SECONDS = "the last of them is in 1970: are the times in seconds? Use milliseconds or ISO 8601"
+_SECONDS = "the newest time is in 1970: are the times in seconds? Use milliseconds or ISO 8601"
 
 
-@define_verb("jobmeter import samples.csv", "jobmeter import --dry-run samples.parquet jobs.jsonl")
+@define_verb(
+    "jobmeter import samples.csv",
+    "jobmeter import --dry-run samples.parquet jobs.jsonl",
+    groups={"Input": ("form", "batch_rows", "skip_bad", "dry_run")},
+)
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option(
     "--format",
@@ -40,14 +44,7 @@ _SECONDS = "the last of them is in 1970: are the times in seconds? Use milliseco
     type=click.Choice(("csv", "jsonl", "parquet", "wandb")),
     help="Format of the files (default: by name or content).",
 )
-@click.option(
-    "--batch-rows",
-    type=click.IntRange(1, 5_000_000),
-    default=500_000,
-    show_default=True,
-    metavar="N",
-    help="Most rows in one request.",
-)
+@build_number_option("--batch-rows", 1, 5_000_000, 500_000, "Largest number of rows in a request.")
 @click.option("--skip-bad", is_flag=True, help="Skip rows that cannot be imported, and count them.")
 @click.option("--dry-run", is_flag=True, help="Read and check everything, but send nothing.")
 @click.option("--json", "as_json", is_flag=True, help="The result as a JSON object.")
@@ -63,8 +60,8 @@ def command(
 
     Columns: job_id, replica, node, device, metric, time, value and optionally cluster and project. time is ISO 8601 or
     epoch milliseconds; value is in the metric's unit, see `jobmeter catalog`. A JSON line may also be a job record: an
-    object with job_id and no metric. Repeating an import changes nothing. The status is 1 if the server accepted no
-    row.
+    object with job_id and no metric. Repeating an import changes nothing. The exit status is 1 if the server
+    accepted no row.
     """
     if not all(importlib.util.find_spec(name) for name in ("numpy", "pyarrow", "zstandard")):
         raise ConfigurationError("importing needs the server extra: pip install 'jobmeter[server]'")

@@ -10,6 +10,7 @@ import msgspec
 
 from jobmeter.cli import completion, local
 from jobmeter.cli.findings import format_summary
+from jobmeter.cli.named import build_rule_option
 from jobmeter.cli.options import build_choice, build_names_option, define_verb, make_since_option
 from jobmeter.cli.output import build_console, format_count, format_duration, format_time, print_json, show_listing
 from jobmeter.cli.resource_columns import ALTERNATIVES, find_start
@@ -36,19 +37,8 @@ _LATEST_FIRST = ("active", "created", "start", "end", "duration")
 """Sorts that begin with the newest or the longest job; the others are alphabetical."""
 _GROUPS = {
     "Filters": (
-        *(
-            "states",
-            "types",
-            "users",
-            "name",
-            "nodes",
-            "tags",
-            "resource_groups",
-            "findings",
-            "severities",
-            "since",
-            "project",
-        ),
+        *("states", "types", "users", "name", "nodes", "tags"),
+        *("resource_groups", "findings", "severities", "since", "project"),
     ),
     "Output": ("sort", "limit", "as_json"),
 }
@@ -70,14 +60,7 @@ _GROUPS = {
     complete=completion.groups,
     help_text="Only jobs of this resource group.",
 )
-@click.option(
-    "--finding",
-    "findings",
-    multiple=True,
-    metavar="RULE",
-    shell_complete=completion.complete_rules,
-    help="Only jobs with a finding of this rule, or with `any` finding.",
-)
+@build_rule_option("Only jobs with a finding of this rule, or with `any` finding.")
 @click.option(
     "--severity", "severities", multiple=True, type=build_choice(Severity), help="Only findings of this severity."
 )
@@ -87,7 +70,7 @@ _GROUPS = {
     type=click.Choice(_SORTS),
     default="active",
     show_default=True,
-    help="Times and durations: newest and longest first; others: alphabetical.",
+    help="Sort order: newest or longest first; names alphabetically.",
 )
 @click.option(
     "--limit", type=click.IntRange(1), metavar="N", help=f"Show at most N jobs (default: {SHOWN}; with --json all)."
@@ -99,8 +82,9 @@ def command(
 ) -> None:
     """List jobs: running, then queued, then the others, each newest first.
 
-    The usage is that of all replicas; gpu is the mean of the devices. The size is the number of devices, or of replicas
-    without devices, and the number of nodes. The finding is the worst one; of a running job the worst open one.
+    CPU and memory are summed over the replicas; gpu is the mean of the devices. The size is the number of devices (or
+    of replicas, in a job without devices) and of nodes. The finding is the worst one; for a running job, the worst open
+    one.
 
     An option given several times matches any of its values.
     """
@@ -151,19 +135,14 @@ def _search_one(search: JobSearch, kind: str, name: str) -> JobSearch:
 def _show(api: Api, jobs: Sequence[tuple[Job, FindingSummary | None]]) -> None:
     with ThreadPoolExecutor(4) as pool:
         summaries = list(pool.map(lambda one: _summary(api, one[0]), jobs))
-    found = [format_summary(one, job.state) for job, one in jobs]
-    rows: list[tuple[str, ...]] = [
-        (*_row(job, summary), text) for (job, _), summary, text in zip(jobs, summaries, found, strict=True)
+    several = len({job.project for job, _ in jobs}) > 1
+    rows = [
+        (*_row(job, summary, project=job.project if several else ""), format_summary(found, job.state))
+        for (job, found), summary in zip(jobs, summaries, strict=True)
     ]
     columns = ("id", "name", "type", "project", "state", "user", "start", "duration", "size", *_USED, _FINDING)
-    optional = (*_USED, "project", "user", "type", "size", _FINDING)
-    empty = {name for name in optional if all(row[columns.index(name)] in {"-", ""} for row in rows)}
-    if len({job.project for job, _ in jobs}) == 1:
-        empty.add("project")
-    left = [at for at, name in enumerate(columns) if name not in empty]
-    shown = [[row[at] for at in left] for row in rows]
-    right = ("duration", *_USED)
-    show_listing(build_console(), [columns[at] for at in left], shown, right=right, spare=_SPARE, folded=_FINDING)
+    optional, right = ("type", "project", "user", "size", *_USED, _FINDING), ("duration", *_USED)
+    show_listing(build_console(), columns, rows, right=right, spare=_SPARE, folded=_FINDING, optional=optional)
 
 
 def _summary(api: Api, job: Job) -> JobSummary:
@@ -174,12 +153,12 @@ def _summary(api: Api, job: Job) -> JobSummary:
         return JobSummary()
 
 
-def _row(job: Job, summary: JobSummary) -> tuple[str, ...]:
+def _row(job: Job, summary: JobSummary, *, project: str) -> tuple[str, ...]:
     return (
         job.id,
         job.name,
         job.type,
-        job.project,
+        project,
         str(job.state),
         job.user,
         format_time(find_start(job)),

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from jobmeter.cli.options import FOLDER, define_group
+from jobmeter.cli.options import data_option, define_group
 from jobmeter.errors import ConfigurationError, NotFoundError
 from jobmeter.model.event import COMMAND_LINE
-from jobmeter.model.time import SystemClock, format_iso
+from jobmeter.model.time import SystemClock
 from jobmeter.settings import Settings, load
 
 if TYPE_CHECKING:
@@ -27,25 +27,24 @@ _MOST_BYTES = 1024 * 1024
 ROLES = ("admin", "writer", "reader")
 
 _Command = Callable[..., Any]
-_data_option = click.option("--data", type=FOLDER, help="Data folder [env: JOBMETER_DATA].")
 
 
 def _add_registry_options(function: _Command) -> _Command:
     """Add the options that select the registry."""
-    registry = click.option("--registry", metavar="URL", help="Registry's URL [env: JOBMETER_REGISTRY].")
-    return _data_option(registry(function))
+    registry = click.option("--registry", metavar="URL", help="The registry's URL (JOBMETER_REGISTRY).")
+    return data_option(registry(function))
 
 
 @define_group("jobmeter key create --name ci --role writer", "jobmeter key list")
 def command() -> None:
-    """Create, show, list and revoke keys."""
+    """Create, show, list and revoke keys, with or without a running server."""
 
 
 @command.define(
     "jobmeter key create --name ci --role writer --project vision",
     groups={"Key": ("name", "role", "policies", "project"), "Connection": ("data", "registry")},
 )
-@click.option("--name", required=True, help="Name of the key in listings and logs.")
+@click.option("--name", metavar="NAME", required=True, help="Name of the key in listings and logs.")
 @click.option(
     "--role", type=click.Choice(ROLES), help="Upper limit of the key's permissions; required without --policy."
 )
@@ -54,10 +53,12 @@ def command() -> None:
     "policies",
     multiple=True,
     metavar="NAME|FILE",
-    help="Policy of the key: the name of a built-in one, or a JSON file. Repeatable.",
+    help="Policy of the key: the name of a built-in one, or a JSON file; may be repeated.",
 )
 @click.option(
-    "--project", help="Project to which the key is restricted. Default: sees all projects and writes to 'default'."
+    "--project",
+    metavar="NAME",
+    help="Project to which the key is restricted (default: it reads every project and writes to `default`).",
 )
 @click.option("--json", "as_json", is_flag=True, help="One line of JSON.")
 @_add_registry_options
@@ -72,7 +73,7 @@ def create(
 ) -> None:
     """Create a key and show its secrets, which are never shown again.
 
-    With policies, everything that no policy allows is denied, whatever the role; without a role only the policies
+    With policies, the key may do only what a policy allows and its role permits; without a role the policies alone
     decide.
     """
     if role is None and not policies:
@@ -109,7 +110,7 @@ def list_(as_json: bool, data: Path | None, registry: str | None) -> None:
     elif keys:
         _table(keys)
     else:
-        click.echo("No keys yet. Create one: jobmeter key create --name NAME --role reader")
+        click.echo("no keys yet: jobmeter key create --name NAME --role reader")
 
 
 @command.define("jobmeter key policies key-1f2e3d4c5b --policy policy.json")
@@ -120,7 +121,7 @@ def list_(as_json: bool, data: Path | None, registry: str | None) -> None:
     multiple=True,
     required=True,
     metavar="NAME|FILE",
-    help="New policy of the key: the name of a built-in one, or a JSON file. Repeatable.",
+    help="New policy of the key: the name of a built-in one, or a JSON file; may be repeated.",
 )
 @_add_registry_options
 def policies(key_id: str, policies: tuple[str, ...], data: Path | None, registry: str | None) -> None:
@@ -184,12 +185,12 @@ def revoke(key_id: str, data: Path | None, registry: str | None) -> None:
 
 
 @command.define('eval "$(jobmeter key env)"')
-@_data_option
+@data_option
 def env(data: Path | None) -> None:
     """Print JOBMETER_SERVER and JOBMETER_KEY for a shell: eval "$(jobmeter key env)".
 
-    The values are those that every other verb uses: by default the server on the data folder, started if none runs, and
-    the folder's administrator key.
+    Every other verb uses the same values: by default the server on the data folder, which is started if it does not
+    run, and the folder's administrator key.
     """
     from jobmeter.cli.local import connect
 
@@ -215,7 +216,7 @@ def _open(data: Path | None, registry: str | None) -> Iterator[tuple[Settings, "
 
 
 def _table(keys: Sequence["KeyInfo"]) -> None:
-    from jobmeter.cli.output import build_console, show_listing
+    from jobmeter.cli.output import build_console, format_time, show_listing
 
     columns = ("id", "name", "role", "project", "access key id", "created", "state", "last used")
     rows = [
@@ -225,9 +226,9 @@ def _table(keys: Sequence["KeyInfo"]) -> None:
             key.role.value,
             key.project or "all",
             key.access_key_id,
-            format_iso(key.created)[:10],
+            format_time(key.created)[:10],
             "active" if key.revoked is None else "revoked",
-            "never" if key.last_used is None else format_iso(key.last_used),
+            "never" if key.last_used is None else format_time(key.last_used),
         )
         for key in keys
     ]

@@ -88,7 +88,11 @@ class LocalConnection:
 
     def open(self) -> Api:
         """Open the native API of the server that ``connect`` finds or starts."""
-        return Api(connect(self.server, self.key, self.data, ca_file=self.ca_file))
+        return Api(self.connect())
+
+    def connect(self, *, start: bool = True) -> Transport:
+        """Connect to the server, see ``connect``."""
+        return connect(self.server, self.key, self.data, start, self.ca_file)
 
     def make_environment(self, server: Transport) -> dict[str, str]:
         """Return the variables by which another ``jobmeter`` uses this server and this data folder."""
@@ -265,7 +269,8 @@ def _hold_start_lock(lock: Path) -> Iterator[None]:
             except BlockingIOError:
                 if time.monotonic() > deadline:
                     raise UnavailableError(
-                        f"another process has been trying to start a server for {START_SECONDS:.0f} s"
+                        f"another process has been starting a server for {START_SECONDS:.0f} s: "
+                        f"see {lock.with_name('server.log')}"
                     ) from None
                 time.sleep(0.1)
         yield

@@ -57,7 +57,7 @@ def _suggest_verbs(word: str) -> str:
 @click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="jobmeter")
 def cli() -> None:
-    """Measure jobs, and look at the measurements."""
+    """Measure jobs, and read and explain the measurements."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

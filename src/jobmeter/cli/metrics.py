@@ -14,9 +14,9 @@ from jobmeter.cli import completion, local
 from jobmeter.cli.named import build_metric_option, check_metrics, check_milliseconds, check_parts
 from jobmeter.cli.options import FILE, build_names_option, choose_format, define_verb, format_of, make_since_option
 from jobmeter.cli.output import (
-    TrendColumn,
+    Curve,
     build_console,
-    compute_trend_width,
+    compute_sparkline_width,
     draw_chart,
     draw_sparkline,
     format_duration,
@@ -185,7 +185,7 @@ def _show(answer: MetricAnswer, form: str, file: IO[str]) -> None:
         if len(lines) <= CHARTED:
             highest = max(value for line in lines for _, value in line.points) if len(lines) > 1 else None
             for line in lines:
-                drawn = draw_chart(_course(answer, line), line.unit, room=out.width, highest=highest)
+                drawn = draw_chart(_curve(answer, line), line.unit, room=out.width, highest=highest)
                 out.print(f"\n{line.title}\n{drawn}", markup=False)
         out.print()
 
@@ -210,17 +210,17 @@ def list_points(answer: MetricAnswer) -> list[dict[str, Any]]:
 
 def _print_table(out: Console, answer: MetricAnswer, lines: Sequence[MetricLine]) -> None:
     charted = len(lines) <= CHARTED
-    columns = ("line", "points", "mean", "min", "max", "last") + (() if charted else ("course",))
-    width, courses = compute_trend_width(out), [_course(answer, line) for line in lines]
-    highest = max((mean for one in courses for mean in one.average(width) if mean is not None), default=0.0)
+    columns = ("line", "points", "mean", "min", "max", "last") + (() if charted else ("over time",))
+    width, curves = compute_sparkline_width(out), [_curve(answer, line) for line in lines]
+    highest = max((mean for one in curves for mean in one.average(width) if mean is not None), default=0.0)
     rows = []
-    for line, course in zip(lines, courses, strict=True):
+    for line, curve in zip(lines, curves, strict=True):
         values = [value for _, value in line.points]
         numbers = (sum(values) / len(values), min(values), max(values), values[-1])
         row = (line.title, str(len(values)), *(format_quantity(number, line.unit) for number in numbers))
-        rows.append(row if charted else (*row, draw_sparkline(course, width, highest)))
+        rows.append(row if charted else (*row, draw_sparkline(curve, width, highest)))
     show_listing(out, columns, rows, right=columns[1:6], spare=("points", "last", "min", "mean"))
 
 
-def _course(answer: MetricAnswer, line: MetricLine) -> TrendColumn:
-    return TrendColumn(line.points, answer.start, answer.end, answer.step)
+def _curve(answer: MetricAnswer, line: MetricLine) -> Curve:
+    return Curve(line.points, answer.start, answer.end, answer.step)

@@ -33,7 +33,7 @@ _Show = Callable[[MoveStep], None]
 @click.option(
     "--dry-run", "mode", flag_value=_DRY_RUN, help="Compare FROM and TO, count what would be copied, and write nothing."
 )
-@click.option("--verify", "mode", flag_value=_VERIFY, help="Compare FROM and TO. The status is 1 if they differ.")
+@click.option("--verify", "mode", flag_value=_VERIFY, help="Compare FROM and TO. The exit status is 1 if they differ.")
 @click.option("--registry", metavar="URL", help="Also move the registry of the data folder FROM, while no server runs.")
 @click.option(
     "--cancel", "mode", flag_value=_CANCEL, help="Let a server use FROM again, without what was written to TO."
@@ -50,13 +50,13 @@ def command(
     key: str | None,
     ca_file: str | None,
 ) -> None:
-    """Move samples, roll-ups, log lines and spans from FROM to TO, while the server on FROM goes on.
+    """Move samples, roll-ups, log lines and spans from FROM to TO, while the server on FROM runs.
 
-    FROM is a data folder, the address of a running server, or an engine that no server uses. TO is an engine as for
-    `jobmeter serve --store`, with a database that does not exist yet. If the command ends early, repeat it: it copies
-    the rest. From the last seconds of the move on, the server refuses writes, until it is started again with --store
-    TO. Meanwhile agents keep their samples, and questions are answered. The registry stays in the data folder, unless
-    --registry names an empty database.
+    FROM is a data folder, the address of a running server, or an engine that no server uses. TO is an engine in the
+    form of `jobmeter serve --store`, with a database that does not exist yet. If the command ends early, repeat it: it
+    copies the rest. In the last seconds of the move the server begins to refuse writes, until it is started again with
+    --store TO. Meanwhile it answers queries, and agents store their samples. The registry stays in the data folder,
+    unless --registry names an empty database.
     """
     for address in (source, target, registry):
         if address and "@" in address:
@@ -79,7 +79,7 @@ def command(
     if registry:
         _move_registry(Path(source), registry)
     if as_json:
-        print_json(msgspec.to_builtins(report))
+        print_json(report)
     else:
         _print(report, mode)
     if mode == _VERIFY and any(one.slices for one in report.tables):
@@ -188,7 +188,7 @@ def _print(report: MoveReport, mode: str | None) -> None:
         for one in report.tables
     ]
     if rows:
-        out.print(build_table(("TABLE", "ROWS", "CHECKSUM", "TO COPY"), rows, right=("ROWS", "TO COPY")))
+        out.print(build_table(("table", "rows", "checksum", "to copy"), rows, right=("rows", "to copy")))
     if mode is not None:
         slices = sum(one.slices for one in report.tables)
         missing = sum(one.differing_rows for one in report.tables)
@@ -200,7 +200,7 @@ def _print(report: MoveReport, mode: str | None) -> None:
             out.print(f"would copy {format_count(missing, 'row')} in {format_count(slices, 'slice')}", markup=False)
         return
     if not report.tables:
-        out.print("everything was moved before", markup=False)
+        out.print("nothing to copy: everything was moved before", markup=False)
     else:
         out.print(
             f"copied {format_count(report.copied, 'row')}; every row was compared; writes were refused for "

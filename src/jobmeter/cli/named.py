@@ -30,6 +30,12 @@ def build_metric_option(help_text: str) -> Callable[[_Function], _Function]:
     )
 
 
+def build_rule_option(help_text: str) -> Callable[[_Function], _Function]:
+    """Build the filter ``--finding`` by diagnostic rules, repeatable."""
+    complete = completion.complete_rules
+    return click.option("--finding", "findings", multiple=True, metavar="RULE", shell_complete=complete, help=help_text)
+
+
 def check_milliseconds(options: Mapping[str, object]) -> None:
     """Raise a usage error for a ``start`` or ``end`` that was most likely given in seconds."""
     for option in ("start", "end"):

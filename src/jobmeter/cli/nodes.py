@@ -18,6 +18,7 @@ from jobmeter.model.time import SystemClock
 
 _MOST_MISSING = 3
 """Most unmeasured devices that are named with the reason; also most faults, and jobs that a fault hit."""
+_COLUMNS = ("node", "last contact", "cores", "memory", "devices", "resource group", "cluster", "last seen", "kernel")
 _SPARE = ("kernel", "first seen", "last seen", "cluster", "resource group", "memory", "cores")
 
 
@@ -44,28 +45,12 @@ def command(groups: Sequence[str], as_json: bool, connection: local.LocalConnect
     if as_json:
         print_json([{**msgspec.structs.asdict(node), "faults": faults.get(_place(node), [])} for node in nodes])
         return
-    if not nodes:
-        build_console().print("no node matches" if groups or connection.project else _FIRST_STEP, markup=False)
-        return
     now_ms = SystemClock().now_ms()
-    columns: tuple[str, ...] = (
-        "node",
-        "last contact",
-        "cores",
-        "memory",
-        "devices",
-        "resource group",
-        "cluster",
-        "last seen",
-        "kernel",
-    )
-    rows: list[tuple[str, ...]] = [_row(node, now_ms) for node in nodes]
-    if any(_place(node) in faults for node in nodes):
-        columns = (*columns, "faults")
-        rows = [(*row, _faults(faults.get(_place(node), []))) for row, node in zip(rows, nodes, strict=True)]
-    out = build_console()
-    show_listing(out, columns, rows, right=("cores", "memory"), spare=_SPARE, folded="faults")
     with_faults = sum(_place(node) in faults for node in nodes)
+    columns = (*_COLUMNS, "faults") if with_faults else _COLUMNS
+    rows = [(*_row(node, now_ms), _faults(faults.get(_place(node), [])))[: len(columns)] for node in nodes]
+    out, empty = build_console(), "no node matches" if groups or connection.project else _FIRST_STEP
+    show_listing(out, columns, rows, right=("cores", "memory"), spare=_SPARE, folded="faults", empty=empty)
     if with_faults:
         out.print(f"{with_faults} of {format_count(len(nodes), 'node')} with faults")
 
@@ -78,7 +63,7 @@ def _place(node: Node) -> tuple[str, str]:
 
 
 def _faults(found: Sequence[FaultBody]) -> str:
-    """Which faults a node has, since when, and which jobs they hit."""
+    """Format the faults of a node: since when, and which jobs they hit."""
     return "; ".join(map(_fault, found[:_MOST_MISSING])) + ("; ..." if len(found) > _MOST_MISSING else "")
 
 

@@ -3,7 +3,6 @@
 import getpass
 
 import click
-import msgspec
 
 from jobmeter.cli import completion, local
 from jobmeter.cli.options import check_option, define_verb
@@ -19,7 +18,7 @@ from jobmeter.model.time import parse_time
 @click.argument("job", shell_complete=completion.complete_jobs)
 @click.argument("text", required=False)
 @click.option("--at", metavar="TIME", help="The moment that the note is about: ISO 8601 or epoch milliseconds.")
-@click.option("--author", help="Who writes the note. [default: the user of this machine]")
+@click.option("--author", metavar="NAME", help="Author of the note (default: the user of this machine).")
 @click.option("--delete", "deleted", metavar="ID", help="Delete the note with this id.")
 @click.option("--json", "as_json", is_flag=True, help="The written note, or all notes as an array of objects.")
 @local.connection_options
@@ -47,14 +46,14 @@ def command(
         if as_json:
             print_json({"id": deleted})
         else:
-            build_console().print(f"{deleted} of {named.id} was deleted", markup=False)
+            build_console().print(f"deleted {deleted} of {named.id}", markup=False)
     elif text is not None:
         note = NewNote(text=text, time=time, author=getpass.getuser() if author is None else author)
         made = named.api.write_note(named.id, note, named.project)
         if as_json:
-            print_json(msgspec.to_builtins(made))
+            print_json(made)
         else:
-            build_console().print(f"{made.id} about {named.id} was written", markup=False)
+            build_console().print(f"wrote {made.id} about {named.id}", markup=False)
     else:
         _list(named, as_json=as_json)
 
@@ -62,13 +61,8 @@ def command(
 def _list(named: local.NamedJob, *, as_json: bool) -> None:
     found = named.api.read_annotations(named.id, named.project).notes
     if as_json:
-        print_json([msgspec.to_builtins(one) for one in found])
-    elif found:
-        rows = [
-            (one.id, format_time(one.time), one.author or one.by, format_time(one.created), one.text) for one in found
-        ]
-        show_listing(
-            build_console(), ("id", "about", "author", "written", "note"), rows, spare=("written",), folded="note"
-        )
-    else:
-        build_console().print(f"{named.id} has no notes", markup=False)
+        print_json(found)
+        return
+    rows = [(one.id, format_time(one.time), one.author or one.by, format_time(one.created), one.text) for one in found]
+    columns, empty = ("id", "about", "author", "written", "note"), f"{named.id} has no notes"
+    show_listing(build_console(), columns, rows, spare=("written",), folded="note", empty=empty)

@@ -18,8 +18,8 @@ from jobmeter.client.api import Api
 def command(job: str | None, only_print: bool, connection: local.LocalConnection) -> None:
     """Open the page, or the page of JOB, signed in with your key.
 
-    The link works once, within fifteen minutes. Without a browser it is printed: open it in a browser that can reach
-    the server.
+    The link works once, for fifteen minutes. On a machine without a browser it is printed: open it in any browser that
+    can reach the server.
     """
     if job:
         found = connection.find(job)

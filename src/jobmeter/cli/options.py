@@ -49,7 +49,7 @@ def _hide_secret(context: click.Context, parameter: click.Parameter, value: str 
 def overwrite_argument(value: str, process: Path = Path("/proc/self")) -> None:
     """Overwrite ``value`` with ``x`` in this process' own command line, if the system permits it.
 
-    Until then, some milliseconds after the start, anybody on the machine can read it.
+    In the first milliseconds of the process, before this call, anybody on the machine can read the value.
     """
     try:
         line = (process / "cmdline").read_bytes()
@@ -111,6 +111,21 @@ def parse_interval(text: str, shortest_ms: int) -> int:
     return interval_ms
 
 
+def build_interval_option(
+    default: str, help_text: str = "Time between two samples."
+) -> Callable[[_Function], _Function]:
+    """Build the option ``--interval``, see ``parse_interval``."""
+    return click.option("--interval", metavar="DURATION", default=default, show_default=True, help=help_text)
+
+
+def build_number_option(
+    flag: str, low: int, high: int, default: int | None, text: str
+) -> Callable[[_Function], _Function]:
+    """Build an option for a whole number from ``low`` to ``high``; without a ``default``, ``text`` names it."""
+    numbers = click.IntRange(low, high)
+    return click.option(flag, type=numbers, metavar="N", default=default, show_default=default is not None, help=text)
+
+
 def choose_format(chosen: str | None, *, as_json: bool) -> str | None:
     """Return the format chosen by ``--json`` or ``--format``, None without either.
 
@@ -156,7 +171,7 @@ def check_server(server: str) -> None:
 
 
 def check_option(check: Callable[[str, str], _Checked], value: str, option: str) -> _Checked:
-    """Return the result of ``check`` if ``check`` accepts it; else raise a usage error."""
+    """Return ``check(value, option)``. Raises a usage error for a value that it refuses."""
     try:
         return check(value, option)
     except InvalidRequestError as error:
@@ -164,11 +179,10 @@ def check_option(check: Callable[[str, str], _Checked], value: str, option: str)
 
 
 def make_stop_event(on: Mapping[int, Callable[[], None]] = MappingProxyType({})) -> Event:
-    """Return an event that SIGTERM and SIGINT set. ``on``: calls for other signals, which return at once.
+    """Return an event that SIGTERM and SIGINT set. ``on`` has short calls for other signals, made on another thread.
 
-    For the main thread.
-    It works whichever thread gets the signal. The interpreter's own handlers run in the main thread, which a signal to
-    another thread does not wake from a long wait.
+    Only the main thread may call this. The event is set whichever thread gets the signal. Python's own handlers run in
+    the main thread, which a signal to another thread does not wake from a long wait.
     """
     stop, stopping = Event(), {signal.SIGTERM, signal.SIGINT}
     reading, writing = os.pipe()
@@ -192,7 +206,7 @@ def _ignore_signal(_number: int, _frame: FrameType | None) -> None:
 
 
 Record = tuple[str, str]
-"""Option with its help text."""
+"""An option with its help text."""
 _Decorator = Callable[[Callable[..., Any]], click.Command]
 OTHERS = "Other options"
 """Heading of options that belong to no group."""

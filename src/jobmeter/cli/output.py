@@ -64,7 +64,7 @@ def build_console(stream: IO[str] | None = None) -> Console:
 
 @contextmanager
 def handle_closed_pipe() -> Iterator[None]:
-    """Handle a closed standard output: stop writing, and exit with status 141."""
+    """Exit with status 141, without a traceback, if the reader of standard output is gone."""
     try:
         yield
     except BrokenPipeError:
@@ -177,7 +177,7 @@ def _format_two_units(count: int, per: int, large: str, form: str, small: str) -
 
 
 @dataclass(frozen=True, slots=True)
-class TrendColumn:
+class Curve:
     """Values of one series over time, (bucket start in epoch ms, value), with the range and step of their query."""
 
     points: Sequence[tuple[int, float]]
@@ -200,23 +200,23 @@ class TrendColumn:
         return [total / count if count else None for total, count in zip(sums, counts, strict=True)]
 
 
-def draw_sparkline(course: TrendColumn, width: int = 32, highest: float = 0.0) -> str:
+def draw_sparkline(curve: Curve, width: int = 32, highest: float = 0.0) -> str:
     """Draw values over time in ``width`` characters, from 0 (or the lowest value, if below) to the highest.
 
     A blank is a time without a measurement. ``highest`` is the top of a scale shared by several sparklines.
     """
-    means = course.average(width)
+    means = curve.average(width)
     low, high = _bounds([*means, highest])
     return "".join(" " if mean is None else BARS[round((mean - low) / (high - low) * 7)] for mean in means)
 
 
-def compute_trend_width(out: Console) -> int:
-    """Width of a sparkline in a table on that console."""
+def compute_sparkline_width(out: Console) -> int:
+    """Return the width of a sparkline in a table on that console."""
     return 32 if out.width >= _ROOMY else 12
 
 
 def draw_chart(
-    course: TrendColumn,
+    curve: Curve,
     unit: str,
     *,
     height: int = 6,
@@ -230,9 +230,9 @@ def draw_chart(
     It is ``width`` characters wide, or less to fit with its labels into ``room``. ``highest`` is the top of a scale
     shared by several charts. ``ends`` are labels that replace the times below.
     """
-    peak = max((value for _, value in course.points), default=0.0) if highest is None else highest
+    peak = max((value for _, value in curve.points), default=0.0) if highest is None else highest
     width = max(_NARROWEST, min(width, room - len(format_quantity(peak, unit)) - 6))
-    means = course.average(width)
+    means = curve.average(width)
     low, high = _bounds(means if highest is None else [*means, highest])
     levels = [0 if mean is None else round((mean - low) / (high - low) * (height * 8 - 1)) + 1 for mean in means]
     labels = {height - 1: format_quantity(high, unit), 0: format_quantity(low, unit)}
@@ -241,7 +241,7 @@ def draw_chart(
     for row in range(height - 1, -1, -1):
         blocks = "".join(_block(level - row * 8) for level in levels)
         lines.append(f"{labels.get(row, ''):>{margin}} ┤{blocks}".rstrip())
-    first, last = ends or (format_time(course.start), format_time(course.end))
+    first, last = ends or (format_time(curve.start), format_time(curve.end))
     lines.append(f"{'':>{margin}}  {first}{last:>{width - len(first)}}")
     return "\n".join(lines)
 
@@ -258,6 +258,8 @@ def _block(level: int) -> str:
 
 _GAP = 3
 """Characters between two columns."""
+_EMPTY = frozenset({"", "-"})
+"""Cells without a value."""
 _LEAST_FOLDED = 28
 """Least width of a folded column."""
 
@@ -270,12 +272,18 @@ def build_fitted_table(
     right: Collection[str] = (),
     spare: Sequence[str] = (),
     folded: str = "",
+    optional: Collection[str] = (),
 ) -> RenderableType:
     """Build a table of at most ``width`` characters, or a block of lines per row if no table fits.
 
-    ``spare`` are columns that may be hidden, in this order; a line below names the hidden ones. Cells of the column
-    ``folded`` may span several lines. Cells are text, see ``build_table``.
+    ``optional`` columns are left out if all their cells are empty or a dash. ``spare`` are columns that may be hidden,
+    in this order; a line below names the hidden ones. Cells of the column ``folded`` may span several lines. Cells are
+    text, see ``build_table``.
     """
+    filled = [
+        at for at, name in enumerate(columns) if name not in optional or any(row[at] not in _EMPTY for row in rows)
+    ]
+    columns, rows = [columns[at] for at in filled], [[row[at] for at in filled] for row in rows]
     shown_columns, missing = list(range(len(columns))), []
     needs = [_need(column, [row[at] for row in rows], column == folded) for at, column in enumerate(columns)]
     for name in (*spare, ""):
@@ -303,9 +311,16 @@ def show_listing(
     right: Collection[str] = (),
     spare: Sequence[str] = (),
     folded: str = "",
+    optional: Collection[str] = (),
+    empty: str = "",
 ) -> None:
-    """Print rows in a form that fits the console."""
-    out.print(build_fitted_table(out.width, columns, rows, right=right, spare=spare, folded=folded))
+    """Print rows in a form that fits the console, or the sentence ``empty`` without rows."""
+    if empty and not rows:
+        out.print(empty, markup=False)
+    else:
+        out.print(
+            build_fitted_table(out.width, columns, rows, right=right, spare=spare, folded=folded, optional=optional)
+        )
 
 
 def _need(column: str, cells: Sequence[str], folded: bool) -> int:
@@ -321,7 +336,7 @@ def _stack_cells(columns: Sequence[str], rows: Sequence[Sequence[str]], width: i
     for row in rows:
         lines.append(Text.from_markup(f"[bold]{escape_cell(row[0])}[/]", overflow="fold"))
         for column, text in zip(columns[1:], row[1:], strict=True):
-            if text not in {"", "-"}:
+            if text not in _EMPTY:
                 label = Text.from_markup(f"  {column:<{widest}}  ", overflow="fold")
                 lines.append(wrap_hanging(label, Text.from_markup(format_cell(column, text)), indent, width))
     return Group(*lines)

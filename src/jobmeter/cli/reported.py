@@ -2,7 +2,7 @@
 
 from rich.console import Console
 
-from jobmeter.cli.output import TrendColumn, compute_trend_width, draw_sparkline, show_listing
+from jobmeter.cli.output import Curve, compute_sparkline_width, draw_sparkline, show_listing
 from jobmeter.cli.phases import answer_or_none
 from jobmeter.client.api import Api
 from jobmeter.client.searches import MetricSearch
@@ -31,12 +31,12 @@ def show_reported(out: Console, api: Api, job: Job) -> None:
     at = "".join(f", the last at step {last[name]:,.10g}" for name in steps if name in last)
     more = f" ({len(shown) - MOST_NUMBERS} more)" if len(shown) > MOST_NUMBERS else ""
     out.print(f"\n[bold]numbers of the program[/]{more}{at}")
-    width = compute_trend_width(out)
+    width = compute_sparkline_width(out)
     rows = [
         (
             line.metric,
             format_quantity(last[line.metric], line.unit),
-            draw_sparkline(TrendColumn(line.points, answer.start, answer.end, answer.step), width),
+            draw_sparkline(Curve(line.points, answer.start, answer.end, answer.step), width),
         )
         for line in answer.lines
         if line.metric in last and line.metric not in steps

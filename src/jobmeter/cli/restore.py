@@ -4,16 +4,16 @@ from pathlib import Path
 
 import click
 
-from jobmeter.cli.options import FOLDER, define_verb
+from jobmeter.cli.options import data_option, define_verb
 from jobmeter.errors import ConfigurationError
 from jobmeter.settings import load
 
 
 @define_verb("jobmeter restore /backup/jobmeter", "jobmeter restore /backup/jobmeter --data /srv/jobmeter")
 @click.argument("directory", type=click.Path(path_type=Path, exists=True, file_okay=False))
-@click.option("--data", type=FOLDER, help="The data folder (JOBMETER_DATA).")
-@click.option("--store", help="The telemetry engine, if not in the data folder (JOBMETER_STORE).")
-@click.option("--registry", help="The registry, if not in the data folder (JOBMETER_REGISTRY).")
+@data_option
+@click.option("--store", metavar="DSN", help="The engine, if it is not in the data folder (JOBMETER_STORE).")
+@click.option("--registry", metavar="URL", help="The registry, if it is not in the data folder (JOBMETER_REGISTRY).")
 def command(directory: Path, **flags: object) -> None:
     """Restore the backup in DIRECTORY into an empty data folder that no server uses.
 

@@ -11,11 +11,11 @@ from jobmeter.cli.output import build_console, print_json
 from jobmeter.errors import ConfigurationError
 
 _DAYS = click.IntRange(1, 36_500)
-_FIELDS = (("raw_days", "readings"), ("minute_days", "minutes"), ("hour_days", "hours"))
+_FIELDS = (("raw_days", "raw samples"), ("minute_days", "minute values"), ("hour_days", "hour values"))
 
 
 @define_verb("jobmeter retention", "jobmeter retention --project vision --raw-days 30")
-@click.option("--raw-days", type=_DAYS, metavar="N", help="Store raw samples for N days from now on.")
+@click.option("--raw-days", type=_DAYS, metavar="N", help="Store raw samples for N days.")
 @click.option("--minute-days", type=_DAYS, metavar="N", help="Store minute values for N days.")
 @click.option("--hour-days", type=_DAYS, metavar="N", help="Store hour values for N days.")
 @click.option("--default", "back", is_flag=True, help="Reset to the server's retention.")
@@ -23,9 +23,9 @@ _FIELDS = (("raw_days", "readings"), ("minute_days", "minutes"), ("hour_days", "
 @click.option("--json", "as_json", is_flag=True, help="The days as an object.")
 @local.make_connection_options("The project (default: default).")
 def command(back: bool, yes: bool, as_json: bool, connection: local.LocalConnection, **days: int | None) -> None:
-    """Show or set for how many days the samples of a project are stored.
+    """Show or set the number of days for which the samples of a project are stored.
 
-    Stored samples keep the retention that was set when they arrived. Job summaries are stored for ever.
+    A new retention is valid for samples that arrive from now on. Job summaries are stored for ever.
     """
     changes = {name: number for name, number in days.items() if number is not None}
     if back and changes:
@@ -47,9 +47,9 @@ def command(back: bool, yes: bool, as_json: bool, connection: local.LocalConnect
     if as_json:
         print_json({"project": project, **msgspec.structs.asdict(current)})
         return
-    build_console().print(f"project {project} keeps", markup=False)
+    build_console().print(f"retention of project {project}", markup=False)
     for name, text in _FIELDS:
-        build_console().print(f"  {text:<9}{getattr(current, name):>6} days", markup=False)
+        build_console().print(f"  {text:<14}{getattr(current, name):>6} days", markup=False)
 
 
 def confirm(question: str, *, yes: bool) -> None:

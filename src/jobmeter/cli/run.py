@@ -18,6 +18,7 @@ import click
 
 from jobmeter.cli.attempt import determine_attempt
 from jobmeter.cli.options import (
+    build_interval_option,
     build_key_option,
     ca_file_option,
     check_option,
@@ -54,9 +55,9 @@ _SHORTEST_INTERVAL_MS = 100
 _LOST = {
     "expired": "they were older than the server's retention; raise that retention",
     "future": "they were ahead of the server's clock; check the clocks of both machines",
-    "memory.full": "the server was away for too long, and the disk could not be written; check the server and the disk",
+    "memory.full": "the server did not answer for too long, and the disk could not be written; check both",
     "refused": "the server refused them as invalid; `rejected` in the spool has them with the reason",
-    "spool.full": "the server was away for too long; check the server",
+    "spool.full": "the server did not answer for too long; check the server",
 }
 """Cause and remedy of lost samples, by reason."""
 
@@ -64,6 +65,7 @@ _LOST = {
 _GROUPS = {
     "Job": ("name", "kind", "replicas", "job_id", "project", "pid"),
     "Measurement": ("interval", "logs", "pass_key"),
+    "Numbers of the program": ("form", "socket", "statsd", "otlp"),
 }
 
 
@@ -73,18 +75,22 @@ _GROUPS = {
     groups=_GROUPS,
     context_settings={"allow_interspersed_args": False},
 )
-@click.option("--name", help="Name of the job (default: derived from the command).")
-@click.option("--type", "kind", default="", help="Type of the job, such as PyTorchJob.")
+@click.option("--name", metavar="NAME", help="Name of the job (default: derived from the command).")
+@click.option("--type", "kind", default="", metavar="TYPE", help="Type of the job, such as PyTorchJob.")
 @click.option(
-    "--replicas", type=click.IntRange(1, 1024), default=1, help="Number of copies to start, each with a rank."
+    "--replicas",
+    type=click.IntRange(1, 1024),
+    metavar="N",
+    default=1,
+    help="Number of copies to start, with a rank each.",
 )
 @click.option("--server", metavar="URL", help="Server to send the samples to (JOBMETER_SERVER).")
 @build_key_option("The token of a key that may write (JOBMETER_KEY).")
 @data_option
 @ca_file_option
-@click.option("--interval", default="1s", show_default=True, help="Time between two samples.")
+@build_interval_option("1s")
 @click.option("--job-id", metavar="ID", help="Id of the job (default: its name, the day and six characters).")
-@click.option("--project", help="Project of the job (default: the key's project).")
+@click.option("--project", metavar="NAME", help="Project of the job (default: the key's project).")
 @click.option("--logs/--no-logs", default=True, show_default=True, help="Store the command's output as log lines.")
 @click.option(
     "--pid",
@@ -93,7 +99,7 @@ _GROUPS = {
     help="Measure this running process and its descendants instead of a command.",
 )
 @add_program_options("one of this run's own", output=True)
-@click.option("--pass-key", is_flag=True, help="Leave JOBMETER_KEY in the command's environment.")
+@click.option("--pass-key", is_flag=True, help="Pass JOBMETER_KEY to the command (default: it is removed).")
 @click.option("--quiet", is_flag=True, help="Print errors only.")
 @click.argument("words", metavar="[--] COMMAND...", nargs=-1, type=click.UNPROCESSED)
 def command(  # noqa: PLR0913 - one for each option
@@ -117,7 +123,7 @@ def command(  # noqa: PLR0913 - one for each option
 ) -> None:
     """Run COMMAND as a job and measure it, or measure a running process. The exit status is the command's.
 
-    With --pid, Ctrl-C ends the measurement and not the process. The outcome is Unknown unless a record reports it.
+    With --pid, Ctrl-C ends the measurement, not the process. The job's state is then Unknown, unless a record has it.
     """
     _check_usage(pid, replicas, words, pass_key=pass_key)
     _open_streams()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import click
 from rich.table import Table
 
-from jobmeter.cli.output import BARS, build_console, format_duration
+from jobmeter.cli.output import Curve, build_console, draw_sparkline, format_duration
 from jobmeter.collect.launch.figures import Figure, RunFigures
 from jobmeter.collect.launch.plan import LaunchPlan
 from jobmeter.collect.launch.result import Result
@@ -56,18 +56,6 @@ def _describe_end(result: Result) -> str:
     return "detached, it continues" if result.state is JobState.RUNNING else "its exit status is unknown"
 
 
-def draw_sparkline(points: list[float], width: int = _WIDTH) -> str:
-    """Draw the points as bars from 0 to the highest; neighbours are averaged if there are too many."""
-    if not points:
-        return ""
-    count = min(width, len(points))
-    groups = [points[i * len(points) // count : (i + 1) * len(points) // count] for i in range(count)]
-    means = [sum(group) / len(group) for group in groups]
-    highest = max(means)
-    steps = [min(int(mean / highest * len(BARS)), len(BARS) - 1) if highest else 0 for mean in means]
-    return "".join(BARS[step] for step in steps)
-
-
 def _output(result: Result) -> str:
     if result.lines is None or not result.lines + (result.lines_dropped or 0):
         return ""
@@ -77,8 +65,9 @@ def _output(result: Result) -> str:
 
 def _rows(figures: RunFigures, *, bars: bool) -> Iterator[Row]:
     def row(title: str, text: str, *names: str) -> Row:
-        courses = [figures.by_name[name].points for name in names if name in figures.by_name]
-        return title, text, draw_sparkline(_add_curves(courses)) if bars else ""
+        points = _add_curves([figures.by_name[name].points for name in names if name in figures.by_name])
+        curve = Curve(list(enumerate(points)), 0, len(points), 1)
+        return title, text, draw_sparkline(curve, min(_WIDTH, len(points))) if bars else ""
 
     by_name = dict(figures.by_name)
     if cpu := by_name.get("cpu"):
@@ -95,10 +84,10 @@ def _rows(figures: RunFigures, *, bars: bool) -> Iterator[Row]:
         yield row(title, text, *names)
 
 
-def _add_curves(courses: list[list[float]]) -> list[float]:
+def _add_curves(curves: list[list[float]]) -> list[float]:
     """Add the curves of bytes read and written; each covers the whole run."""
-    count = max(map(len, courses), default=0)
-    return [sum(course[at * len(course) // count] for course in courses if course) for at in range(count)]
+    count = max(map(len, curves), default=0)
+    return [sum(curve[at * len(curve) // count] for curve in curves if curve) for at in range(count)]
 
 
 def _traffic(figures: RunFigures) -> Iterator[tuple[str, str, tuple[str, ...]]]:

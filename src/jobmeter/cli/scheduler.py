@@ -11,6 +11,7 @@ from jobmeter.cli.options import (
     GroupedCommand,
     VerbGroup,
     build_env_option,
+    build_interval_option,
     build_job_ids_option,
     build_key_option,
     ca_file_option,
@@ -42,7 +43,7 @@ _FLUSH_SECONDS = 8.0
 
 
 class _Kinds(VerbGroup):
-    """Kinds of schedulers; each module is loaded when its command is called."""
+    """A verb for each kind of scheduler; the module of a kind is imported when its verb is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return list(SUMMARIES)
@@ -57,7 +58,7 @@ class _Kinds(VerbGroup):
     cls=_Kinds,
 )
 def command() -> None:
-    """Send a cluster's jobs from its scheduler to a server. Run one process per cluster."""
+    """Read the jobs of a cluster from its scheduler and send them to a server. Run one process per cluster."""
 
 
 def _command(name: str, kind: SchedulerKind) -> click.Command:
@@ -79,7 +80,7 @@ _COMMON = (
     build_env_option("--server", "The server ({}).", metavar="URL", required=True),
     build_key_option("A writer's token (JOBMETER_KEY).", envvar="JOBMETER_KEY", required=True),
     click.option("--cluster", metavar="NAME", required=True, help="Name of the cluster."),
-    click.option("--interval", default="10s", show_default=True, help="Time between two polls of the scheduler."),
+    build_interval_option("10s", "Time between two polls of the scheduler."),
     click.option(
         "--spool",
         type=FOLDER,
@@ -89,7 +90,7 @@ _COMMON = (
     ca_file_option,
     build_job_ids_option("Form of job ids: the scheduler's own, or with @CLUSTER appended (JOBMETER_JOB_IDS)."),
     click.option(
-        "--once", is_flag=True, help="Poll once, send, and exit: with status 1 if the server did not accept the jobs."
+        "--once", is_flag=True, help="Poll once, send, and exit; with status 1 if the server did not accept the jobs."
     ),
 )
 

@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from jobmeter.cli.options import FOLDER, define_verb
+from jobmeter.cli.options import data_option, define_verb
 from jobmeter.errors import ConfigurationError
 from jobmeter.server import LOG_FORMAT
 from jobmeter.settings import load
@@ -29,25 +29,29 @@ _GROUPS = {
     name="serve",
     groups=_GROUPS,
 )
-@click.option("--host", help="Address to listen on. [default: 127.0.0.1]")
-@click.option("--port", type=_PORT, help="Port to listen on, 0 for any free one. [default: 8400]")
+@click.option("--host", metavar="ADDRESS", help="Address to listen on (default: 127.0.0.1).")
+@click.option("--port", type=_PORT, metavar="PORT", help="Port to listen on; 0: any free one (default: 8400).")
 @click.option(
     "--processes",
     metavar="NUMBER|auto",
-    help="Processes that speak HTTP; auto: one for each core, at most 8. [default: 1]",
+    help="Number of processes; more than 1 adds HTTP workers; auto: one per core, at most 8 (default: 1).",
 )
-@click.option("--data", type=FOLDER, help="Data folder.")
-@click.option("--store", help="Telemetry engine: chdb://PATH (default, in the data folder) or clickhousedb://...")
-@click.option("--registry", help="Registry: sqlite:///PATH (default, in the data folder) or postgresql://...")
+@data_option
+@click.option("--store", metavar="DSN", help="Engine: clickhousedb://... or chdb://PATH (default: in the data folder).")
+@click.option(
+    "--registry", metavar="URL", help="Registry: postgresql://... or sqlite:///PATH (default: in the data folder)."
+)
 @click.option(
     "--peer-listen",
     metavar="HOST:PORT|off",
-    help="Address for other servers of the same ClickHouse server. [default: a free port of the address toward it]",
+    help="Address for the other servers on the same ClickHouse server (default: a free port of this machine).",
 )
 @click.option(
-    "--opentsdb-port", type=_PORT, help="Port for OpenTSDB's telnet protocol, 0 for any free one. [default: none]"
+    "--opentsdb-port", type=_PORT, metavar="PORT", help="Port for OpenTSDB's telnet; 0: any free one (default: none)."
 )
-@click.option("--otlp-grpc-port", type=_PORT, help="Port for OTLP over gRPC, 0 for any free one. [default: none]")
+@click.option(
+    "--otlp-grpc-port", type=_PORT, metavar="PORT", help="Port for OTLP over gRPC; 0: any free one (default: none)."
+)
 @click.option("--tls-cert", type=click.Path(dir_okay=False), help="Certificate chain in PEM: serve HTTPS.")
 @click.option("--tls-key", type=click.Path(dir_okay=False), help="The certificate's private key in PEM.")
 @click.option(
@@ -79,7 +83,7 @@ _GROUPS = {
 @click.option(
     "--discard-journals",
     is_flag=True,
-    help="Start although another server died with samples in its journal, and give these up.",
+    help="Start even if another server left samples in its journal when it died, and discard them.",
 )
 @click.option("--log-level", type=click.Choice(_LEVELS), default="info", help="Log level; debug logs every request.")
 def command(
@@ -101,8 +105,8 @@ def command(
     for name in ("urllib3", "clickhouse_connect"):
         logging.getLogger(name).setLevel(logging.ERROR)  # their warnings repeat failures that Jobmeter logs
     logging.captureWarnings(capture=True)
-    # Loaded modules stay: garbage collection during the imports would free nothing and take a tenth of the start. The
-    # server enables it.
+    # Imported modules stay, so a garbage collection during the imports would free nothing and take a tenth of the
+    # start. The server enables it again.
     gc.disable()
     # Until the server handles it, a SIGTERM during the start must still unwind open resources.
     signal.signal(signal.SIGTERM, signal.default_int_handler)

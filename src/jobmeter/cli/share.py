@@ -19,7 +19,7 @@ _LONGEST_MS = 365 * DAY
 @click.option("--json", "as_json", is_flag=True, help="An object: job, project, token, expires.")
 @local.connection_options
 def command(job: str, expires: str, as_json: bool, connection: local.LocalConnection) -> None:
-    """Print a token that gives access to the metrics of JOB, and to nothing else, until it expires.
+    """Print a token with which anybody can read the metrics of JOB, and nothing else, until it expires.
 
     PAI-DLC's GetJobMetrics accepts it as Token, without any key. It cannot be revoked before it expires.
     """

@@ -6,7 +6,7 @@ import click
 
 from jobmeter.cli import local
 from jobmeter.cli.options import define_group
-from jobmeter.cli.output import build_console, format_duration, print_json, show_listing
+from jobmeter.cli.output import build_console, format_count, format_duration, print_json, show_listing
 from jobmeter.client.api import Api
 from jobmeter.errors import ConflictError, NotFoundError
 from jobmeter.model.answers import ShipperBody
@@ -27,10 +27,8 @@ def list_(as_json: bool, connection: local.LocalConnection) -> None:
     found = connection.open().list_shippers(connection.project)
     if as_json:
         print_json(found)
-    elif found:
-        _table(found)
     else:
-        build_console().print("no shippers yet: jobmeter shippers create GROUP --to PROJECT/LOGSTORE", markup=False)
+        _table(found)
 
 
 @command.define("jobmeter shippers create vision --to logs/training")
@@ -71,7 +69,7 @@ def delete(shipper: str, connection: local.LocalConnection) -> None:
     """Delete SHIPPER, an id or a resource group. Waiting lines are not shipped; stored lines stay."""
     api = connection.open()
     gone = api.delete_shipper(_find(api, shipper, connection.project).id)
-    build_console().print(f"deleted {gone.id}; {gone.waiting} lines were not shipped", markup=False)
+    build_console().print(f"deleted {gone.id}; {format_count(gone.waiting, 'waiting line')} not shipped", markup=False)
 
 
 def _find(api: Api, text: str, project: str | None) -> ShipperBody:
@@ -93,11 +91,11 @@ def _facts(one: ShipperBody) -> list[tuple[str, str]]:
         ("project", one.project or "all"),
         ("sink", f"{one.sink_project}/{one.logstore}"),
         ("state", one.state),
-        ("waiting", f"{one.waiting} lines"),
+        ("waiting", format_count(one.waiting, "line")),
         ("lag", _lag(one)),
-        ("shipped", f"{one.shipped} lines"),
-        ("dropped", f"{one.dropped} lines, expired or beyond the limit"),
-        ("rejected", f"{one.rejected} lines, rejected by the sink"),
+        ("shipped", format_count(one.shipped, "line")),
+        ("dropped", f"{format_count(one.dropped, 'line')}, expired or beyond the limit"),
+        ("rejected", f"{format_count(one.rejected, 'line')}, refused by the sink"),
         ("failures", str(one.failures)),
     ]
     return facts + ([("error", one.error)] if one.error else [])
@@ -124,5 +122,6 @@ def _table(found: Sequence[ShipperBody]) -> None:
         )
         for one in found
     ]
-    spare = ("error", "project", "dropped", "shipped")
-    show_listing(build_console(), columns, rows, right=("waiting", "shipped", "dropped"), spare=spare)
+    spare, numbers = ("error", "project", "dropped", "shipped"), ("waiting", "shipped", "dropped")
+    empty = "no shippers yet: jobmeter shippers create GROUP --to PROJECT/LOGSTORE"
+    show_listing(build_console(), columns, rows, right=numbers, spare=spare, empty=empty)

@@ -1,6 +1,6 @@
 """``jobmeter show``: shows a job, its replicas and devices, and its usage."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 
 import click
@@ -12,9 +12,9 @@ from jobmeter.cli.findings import format_headline, format_origin
 from jobmeter.cli.history import show_history
 from jobmeter.cli.options import define_verb
 from jobmeter.cli.output import (
-    TrendColumn,
+    Curve,
     build_console,
-    compute_trend_width,
+    compute_sparkline_width,
     draw_sparkline,
     escape_cell,
     format_count,
@@ -190,7 +190,9 @@ def _replicas(out: Console, detail: JobDetail) -> None:
     ]
     columns = ("replica", "attempt", "rank", "node", "pod", "state", "start", "duration", "exit", "reason")
     spare = ("attempt", "rank", "exit", "start", "duration", "node", "pod")
-    _print_present(out, columns, rows, ("attempt", "rank", "duration", "exit"), spare)
+    right = ("attempt", "rank", "duration", "exit")
+    out.print()
+    show_listing(out, columns, rows, right=right, spare=spare, folded="reason", optional=columns)
 
 
 def _devices(out: Console, detail: JobDetail) -> None:
@@ -203,17 +205,9 @@ def _devices(out: Console, detail: JobDetail) -> None:
         (device.device, device.node, device.replica, "-" if device.rank is None else str(device.rank))
         for device in detail.devices
     ]
-    _print_present(out, ("device", "node", "replica", "rank"), rows, ("rank",), ("rank",))
-
-
-def _print_present(
-    out: Console, columns: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[str], spare: Sequence[str]
-) -> None:
-    """Print a table without its empty columns."""
-    shown_columns = [at for at in range(len(columns)) if any(row[at] not in {"", "-"} for row in rows)]
+    columns = ("device", "node", "replica", "rank")
     out.print()
-    shown = [[row[at] for at in shown_columns] for row in rows]
-    show_listing(out, [columns[at] for at in shown_columns], shown, right=right, spare=spare, folded="reason")
+    show_listing(out, columns, rows, right=("rank",), spare=("rank",), optional=columns)
 
 
 def print_summary(out: Console, summary: JobSummary) -> None:
@@ -221,10 +215,10 @@ def print_summary(out: Console, summary: JobSummary) -> None:
     out.print()
     several = max(summary.replicas, summary.devices) > 1
     columns = ("metric", "mean", "peak", "total", *(_OF_ONE if several else ()), "over its life")
-    rows = list(_rows(summary, compute_trend_width(out), several=several))
+    rows = list(_rows(summary, compute_sparkline_width(out), several=several))
     show_listing(out, columns, rows, right=columns[1:-1], spare=(_OF_ONE[0], "total", _OF_ONE[1]))
     if several:
-        out.print("mean, peak and total cover the whole job: the sum over its replicas or devices, of ratios the mean")
+        out.print("mean, peak and total are sums over all replicas or devices of the job; ratios are averaged")
     if summary.gpu_energy_joules is not None:
         out.print(f"energy of the GPUs: {format_quantity(summary.gpu_energy_joules / 3600, 'Wh')}")
 
@@ -236,10 +230,10 @@ def _rows(summary: JobSummary, width: int, *, several: bool) -> Iterator[tuple[s
         of_one = (
             (format_quantity(metric.mean, metric.unit), format_quantity(metric.max, metric.unit)) if several else ()
         )
-        yield (metric.metric, *of_job, *of_one, draw_sparkline(_course(metric, summary), width))
+        yield (metric.metric, *of_job, *of_one, draw_sparkline(_curve(metric, summary), width))
 
 
-def _course(metric: MetricSummary, summary: JobSummary) -> TrendColumn:
+def _curve(metric: MetricSummary, summary: JobSummary) -> Curve:
     start, step = summary.start_ms, summary.step_ms
     points = [(start + at * step, value) for at, value in enumerate(metric.points) if value is not None]
-    return TrendColumn(points, start, start + len(metric.points) * step, step)
+    return Curve(points, start, start + len(metric.points) * step, step)

@@ -5,14 +5,13 @@ import re
 from collections.abc import Sequence
 
 import click
-import msgspec
 
 from jobmeter.cli import local
 from jobmeter.cli.options import define_group
-from jobmeter.cli.output import build_console, print_json, show_listing
-from jobmeter.client.alerts import add_silence, expire_silence, read_silences
+from jobmeter.cli.output import build_console, format_time, print_json, show_listing
+from jobmeter.client.alerts import ShownSilence, add_silence, expire_silence, read_silences
 from jobmeter.model.alert import LabelMatcher
-from jobmeter.model.time import SystemClock, format_iso, parse_duration
+from jobmeter.model.time import SystemClock, format_iso, parse_duration, parse_time
 
 _MATCHER = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)(=~|!~|!=|=)"?(.*?)"?', re.DOTALL)
 
@@ -22,7 +21,7 @@ _MATCHER = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)(=~|!~|!=|=)"?(.*?)"?', re.DOTAL
     "jobmeter silence list",
 )
 def command() -> None:
-    """Silence alerts: no message is sent about them while the silence lasts."""
+    """Silence alerts: while a silence lasts, the server sends no messages about them."""
 
 
 @command.define(
@@ -31,18 +30,19 @@ def command() -> None:
 )
 @click.argument("matchers", nargs=-1, required=True)
 @click.option("--for", "length", required=True, metavar="DURATION", help="Length of the silence, such as 30m or 7d.")
-@click.option("--comment", required=True, help="The reason, for everybody who sees the silence.")
-@click.option("--author", help="Who silences the alerts. [default: the user of this machine]")
+@click.option("--comment", metavar="TEXT", required=True, help="Reason for the silence, shown in lists of silences.")
+@click.option("--author", metavar="NAME", help="Who silences the alerts (default: the user of this machine).")
 @local.server_options
 def add(
     matchers: Sequence[str], length: str, comment: str, author: str | None, connection: local.LocalConnection
 ) -> None:
-    """Silence the alerts that fulfil all MATCHERS: name=value, name!=value, name=~pattern or name!~pattern."""
+    """Silence the alerts that match all MATCHERS: name=value, name!=value, name=~pattern or name!~pattern."""
     found = [_matcher(text) for text in matchers]
     now_ms = SystemClock().now_ms()
-    span = format_iso(now_ms), format_iso(now_ms + parse_duration(length, "--for"))
-    made = add_silence(connection.open().transport, found, span, (author or getpass.getuser(), comment))
-    build_console().print(f"silence {made} lasts until {span[1]}", markup=False)
+    end_ms = now_ms + parse_duration(length, "--for")
+    span, by = (format_iso(now_ms), format_iso(end_ms)), (author or getpass.getuser(), comment)
+    made = add_silence(connection.open().transport, found, span, by)
+    build_console().print(f"silence {made} lasts until {format_time(end_ms)} UTC", markup=False)
 
 
 @command.define("jobmeter silence list --expired", name="list")
@@ -54,17 +54,11 @@ def list_(expired: bool, as_json: bool, connection: local.LocalConnection) -> No
     every = read_silences(connection.open().transport)
     found = [one for one in every if expired or one.status.get("state") != "expired"]
     if as_json:
-        print_json([msgspec.to_builtins(one) for one in found])
+        print_json(found)
         return
-    if not found:
-        build_console().print("no silences", markup=False)
-        return
-    rows = [
-        (one.id, one.status.get("state", "-"), " ".join(map(_text, one.matchers)), one.end, one.author, one.comment)
-        for one in found
-    ]
-    columns = ("id", "state", "matchers", "until", "author", "comment")
-    show_listing(build_console(), columns, rows, spare=("comment", "author"), folded="matchers")
+    columns, spare = ("id", "state", "matchers", "until", "author", "comment"), ("comment", "author")
+    rows = [_row(one) for one in found]
+    show_listing(build_console(), columns, rows, spare=spare, folded="matchers", empty="no silences")
 
 
 @command.define("jobmeter silence expire 3f2a9c4e-8d11-4b60-9c57-0e6b2f1d7a35")
@@ -73,7 +67,12 @@ def list_(expired: bool, as_json: bool, connection: local.LocalConnection) -> No
 def expire(silence: str, connection: local.LocalConnection) -> None:
     """End the silence with the id SILENCE now."""
     expire_silence(connection.open().transport, silence)
-    build_console().print(f"silence {silence} has ended", markup=False)
+    build_console().print(f"ended silence {silence}", markup=False)
+
+
+def _row(one: ShownSilence) -> tuple[str, ...]:
+    matchers, until = " ".join(map(_text, one.matchers)), format_time(parse_time(one.end))
+    return one.id, one.status.get("state", "-"), matchers, until, one.author, one.comment
 
 
 def _matcher(text: str) -> LabelMatcher:

@@ -3,9 +3,8 @@
 from typing import Any
 
 import click
-import msgspec
 
-from jobmeter.cli.options import define_verb, parse_interval
+from jobmeter.cli.options import build_interval_option, build_number_option, define_verb, parse_interval
 from jobmeter.cli.output import build_console, format_duration, print_hanging, print_json
 from jobmeter.model.quantity import format_quantity
 from jobmeter.model.retention import Retention
@@ -31,37 +30,31 @@ class _Retention(click.ParamType[Retention]):
 
 
 @define_verb("jobmeter size --nodes 1000 --devices 8", "jobmeter size --nodes 50 --interval 30s --retention 30")
-@click.option("--nodes", type=click.IntRange(1, _MOST), required=True, help="Number of nodes.")
-@click.option("--devices", type=click.IntRange(0, 1_000), default=8, show_default=True, help="Devices of each node.")
-@click.option(
-    "--metrics", type=click.IntRange(1, 10_000), default=40, show_default=True, help="Metrics of each device and node."
-)
-@click.option("--interval", default="10s", show_default=True, help="Time between two samples.")
-@click.option(
-    "--answers", type=click.IntRange(0, _MOST), default=100, show_default=True, help="Live questions a second."
-)
-@click.option(
-    "--processes", type=click.IntRange(1, 64), default=1, show_default=True, help="As of jobmeter serve --processes."
-)
-@click.option("--jobs", type=click.IntRange(0, _MOST), help="Running jobs. [default: one on each node]")
+@click.option("--nodes", type=click.IntRange(1, _MOST), metavar="N", required=True, help="Number of nodes.")
+@build_number_option("--devices", 0, 1_000, 8, "Devices per node.")
+@build_number_option("--metrics", 1, 10_000, 40, "Metrics per device and per node.")
+@build_interval_option("10s")
+@build_number_option("--answers", 0, _MOST, 100, "Queries of current values per second.")
+@build_number_option("--processes", 1, 64, 1, "Processes of the server, see `jobmeter serve --processes`.")
+@build_number_option("--jobs", 0, _MOST, None, "Running jobs (default: one per node).")
 @click.option(
     "--retention",
     type=_Retention(),
     default=Retention(),
     metavar="RAW,MINUTES,HOURS",
-    help="Days for which samples, minutes and hours are stored. [default: 15,90,730]",
+    help="Days for which samples, minutes and hours are stored (default: 15,90,730).",
 )
 @click.option("--json", "as_json", is_flag=True, help="An object; bytes, seconds and cores.")
 def command(interval: str, jobs: int | None, as_json: bool, **others: Any) -> None:  # noqa: ANN401 - as PlannedFleet's
-    """Compute processor, memory and disk of a server from measured figures.
+    """Compute the processors, memory and disk that a server needs.
 
-    The figures were measured on a slow processor. docs/how-to/capacity.md says where they come from.
+    The result derives from measurements on a slow processor: see docs/how-to/capacity.md.
     """
     jobs = others["nodes"] if jobs is None else jobs
     fleet = PlannedFleet(interval_ms=parse_interval(interval, 1_000), jobs=jobs, **others)
     size = compute_size(fleet)
     if as_json:
-        print_json(msgspec.to_builtins(size))
+        print_json(size)
         return
     out = build_console()
     for name, text in _rows(fleet, size).items():

@@ -23,7 +23,7 @@ from jobmeter.model.quantity import format_quantity
 @click.option("--json", "as_json", is_flag=True, help="The server's answer, an object.")
 @local.server_options
 def command(as_json: bool, connection: local.LocalConnection) -> None:
-    """Show the state of the server: sizes, work, damaged data, shards, replicas, and schedulers of clusters."""
+    """Show the state of the server: sizes, active requests, damaged data, shards, replicas, schedulers of clusters."""
     api = connection.open()
     status = api.read_status()
     if as_json:
@@ -36,8 +36,8 @@ def command(as_json: bool, connection: local.LocalConnection) -> None:
 
 
 def list_facts(status: Status) -> Iterator[tuple[str, str]]:
-    """Yield each line of a state: its name and its text."""
-    yield "up for", format_duration(round(status.uptime_seconds) * 1000)
+    """Yield the lines of a status, (name, text)."""
+    yield "uptime", format_duration(round(status.uptime_seconds) * 1000)
     yield "kernel", status.kernel
     yield "processes", "1" if status.processes == 1 else f"1 and {format_count(status.processes - 1, 'worker')}"
     for name, rows in status.rows.items():
@@ -47,17 +47,17 @@ def list_facts(status: Status) -> Iterator[tuple[str, str]]:
         if name not in status.rows:
             yield name, format_quantity(size, "By")
     yield "in memory", ", ".join(_in_memory(name, number) for name, number in status.window.items()) or "nothing"
-    yield "waiting", format_quantity(status.queue_bytes, "By")
-    yield "under way", ", ".join(f"{lane} {number}" for lane, number in status.work.items())
+    yield "queued", format_quantity(status.queue_bytes, "By")
+    yield "active", ", ".join(f"{lane} {number}" for lane, number in status.work.items())
     yield "rolled up", "not yet" if status.rolled_until is None else f"until {format_time(status.rolled_until)} UTC"
     if status.role:
         yield "role", status.role
     for part in status.damaged:
         yield "damaged", _describe_damage(part)
     for name, up in status.shards.items():
-        yield "shard", f"{name}: {'ok' if up else 'away, its rows are in no size above'}"
+        yield "shard", f"{name}: {'ok' if up else 'not reachable, its rows are missing above'}"
     for name, complete in status.replicas.items():
-        yield "replica", f"{name}: {'ok' if complete else 'away, or not repaired yet'}"
+        yield "replica", f"{name}: {'ok' if complete else 'not reachable, or not repaired yet'}"
     for scheduler in status.schedulers:
         yield "scheduler", _scheduler(scheduler)
 

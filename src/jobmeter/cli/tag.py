@@ -4,7 +4,6 @@ import getpass
 from collections.abc import Sequence
 
 import click
-import msgspec
 
 from jobmeter.cli import completion, local
 from jobmeter.cli.options import GroupedCommand, check_option, define_verb
@@ -31,7 +30,7 @@ def _removal(arg: str) -> tuple[str, ...]:
 @click.argument("job", shell_complete=completion.complete_jobs)
 @click.argument("tags", nargs=-1, metavar="[+TAG|-TAG]...")
 @click.option("--remove", "removed", multiple=True, metavar="TAG", help="Remove this tag; -TAG is short for it.")
-@click.option("--author", help="Who adds the tags. [default: the user of this machine]")
+@click.option("--author", metavar="NAME", help="Who adds the tags (default: the user of this machine).")
 @click.option("--json", "as_json", is_flag=True, help="The tags as an array of objects.")
 @local.connection_options
 def command(
@@ -55,9 +54,7 @@ def command(
     else:
         found = named.api.read_annotations(named.id, named.project).tags
     if as_json:
-        print_json([msgspec.to_builtins(one) for one in found])
-    elif found:
-        rows = [(one.tag, one.author or one.by, format_time(one.created)) for one in found]
-        show_listing(build_console(), ("tag", "author", "added"), rows)
-    else:
-        build_console().print(f"{named.id} has no tags", markup=False)
+        print_json(found)
+        return
+    rows = [(one.tag, one.author or one.by, format_time(one.created)) for one in found]
+    show_listing(build_console(), ("tag", "author", "added"), rows, empty=f"{named.id} has no tags")

@@ -22,7 +22,7 @@ from jobmeter.cli.findings import (
     rank_marked_replicas,
 )
 from jobmeter.cli.jobs import FIRST_STEP
-from jobmeter.cli.options import define_verb
+from jobmeter.cli.options import build_interval_option, define_verb
 from jobmeter.cli.output import build_console, build_fitted_table, format_count, format_time
 from jobmeter.cli.resource_columns import COLUMNS, SPARE, format_age, format_cells
 from jobmeter.cli.screens.watch import WatchScreen
@@ -37,7 +37,7 @@ _HINT = "for sorting, sparklines and findings: pip install 'jobmeter[top]'"
 
 @define_verb("jobmeter top", "jobmeter top last --once")
 @click.argument("job", required=False, shell_complete=completion.complete_jobs)
-@click.option("--interval", default="2s", show_default=True, metavar="DURATION", help="Time between two updates.")
+@build_interval_option("2s", "Time between two updates.")
 @click.option("--once", is_flag=True, help="Print one table and exit; the default without a terminal.")
 @local.connection_options
 def command(job: str | None, interval: str, once: bool, connection: local.LocalConnection) -> None:
@@ -89,11 +89,11 @@ def _draw_view(api: Api, job: str | None, project: str | None, clock: Clock) -> 
 
 
 def _jobs(api: Api, project: str | None, clock: Clock) -> RenderableType:
-    running = WatchScreen(api, clock, project).read_overview(running=True, most=MOST_JOBS, with_courses=False)
+    running = WatchScreen(api, clock, project).read_overview(running=True, most=MOST_JOBS, with_curves=False)
     now_ms = running.now_ms
     title = f"{format_time(now_ms)} UTC  {format_count(running.total, 'running job')}"
     if not running.jobs:
-        return Group(title, "nothing runs now" if api.list_jobs(JobSearch(limit=1)).total else FIRST_STEP)
+        return Group(title, "no running jobs" if api.list_jobs(JobSearch(limit=1)).total else FIRST_STEP)
     if critical := sum(one.is_critical for one in running.jobs):
         title += f", {critical} with critical findings"
     found = [(one, one.found if one.found and one.found.open else None) for one in running.jobs]
@@ -140,20 +140,13 @@ def _job(api: Api, job: str, project: str | None, clock: Clock) -> RenderableTyp
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> RenderableType:
     """Build the rows with the columns of usage, without columns that have no values."""
-    columns = [*heads, *(name for name, _ in COLUMNS)]
-    shown = [at for at in range(len(columns)) if at < len(heads) or any(row[at] != "-" for row in rows)]
-    return build_fitted_table(
-        build_console().width,
-        [columns[at] for at in shown],
-        [[row[at] for at in shown] for row in rows],
-        right=[name for name, _ in COLUMNS],
-        spare=SPARE,
-    )
+    used = [name for name, _ in COLUMNS]
+    return build_fitted_table(build_console().width, [*heads, *used], rows, right=used, spare=SPARE, optional=used)
 
 
 @contextmanager
 def _keys() -> Iterator[Callable[[float], bool]]:
-    """Wait for at most some seconds; True once q (or the end of input) was pressed."""
+    """Yield a call that waits for a number of seconds at most, and returns True once q or the end of input came."""
     if not sys.stdin.isatty():
         yield lambda seconds: bool(select.select([], [], [], seconds)[0])
         return

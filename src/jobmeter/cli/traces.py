@@ -22,7 +22,13 @@ SHOWN, SPANS, WIDTH = 5, 40, 80
 _DEEP = 16
 
 
-@define_verb("jobmeter traces last", "jobmeter traces train-1 --min-duration 1s --limit 10")
+_GROUPS = {
+    "Filters": ("since", "name", "status", "attributes", "min_duration", "project"),
+    "Output": ("sort", "limit", "as_json"),
+}
+
+
+@define_verb("jobmeter traces last", "jobmeter traces train-1 --min-duration 1s --limit 10", groups=_GROUPS)
 @click.argument("job", shell_complete=completion.complete_jobs)
 @make_since_option("Only spans that began at most this long ago, such as 30m or 7d.")
 @click.option("--name", metavar="NAME", help="Only traces with a span of this name.")
@@ -38,7 +44,10 @@ _DEEP = 16
 )
 @click.option("--min-duration", metavar="DURATION", help="Only traces that last at least this long, such as 30s.")
 @click.option(
-    "--sort", type=click.Choice(["duration", "start"]), default="duration", help="Order: longest or newest first."
+    "--sort",
+    type=click.Choice(["duration", "start"]),
+    default="duration",
+    help="Longest or newest first.",
 )
 @click.option(
     "--limit", type=click.IntRange(1), default=SHOWN, metavar="N", help=f"Show at most N traces (default: {SHOWN})."
@@ -54,7 +63,7 @@ def command(
     connection: local.LocalConnection,
     **options: Any,  # noqa: ANN401 - further fields of a search
 ) -> None:
-    """Show the slowest traces of JOB, each as a tree of its spans by start."""
+    """Show the slowest traces of JOB, each as a tree of its spans in the order of their starts."""
     named = connection.find(job)
     least_ms = parse_duration(min_duration, "--min-duration") if min_duration else None
     search = TraceSearch(job=named.id, project=named.project, since=since, min_duration=least_ms, **options)

@@ -20,7 +20,7 @@ _NUMBERS = ("calls", "failed", "free left", "price", "cost")
 
 
 @define_verb("jobmeter usage", "jobmeter usage --month 2026-11 --format csv")
-@click.option("--month", metavar="YYYY-MM", help="The month, in the server's time zone. Default: the current month.")
+@click.option("--month", metavar="YYYY-MM", help="Month in the server's time zone (default: the current month).")
 @click.option(
     "--format",
     "form",
@@ -33,7 +33,7 @@ _NUMBERS = ("calls", "failed", "free left", "price", "cost")
 def command(
     month: str | None, form: str | None, as_json: bool, output: Path | None, connection: local.LocalConnection
 ) -> None:
-    """Show the calls of a month by account, API and operation: total, failed, free, cost.
+    """Show the API calls of a month and their cost, by account, API and operation.
 
     An account is a project; --project shows only that one. JSON and CSV have exact amounts.
     """
@@ -67,7 +67,7 @@ def _csv(report: UsageBody, file: IO[str]) -> None:
 def _table(report: UsageBody, out: Console) -> None:
     out.print(f"{report.month} in {report.time_zone}, in {report.currency}", markup=False)
     if not report.usage:
-        out.print("Nothing was called.")
+        out.print("no calls in this month")
         return
     several = len({line.account for line in report.usage}) > 1
     columns = _COLUMNS if several else _COLUMNS[1:]

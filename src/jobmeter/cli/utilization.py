@@ -24,10 +24,10 @@ _EVERY = ("1h", "1d", "7d")
     type=click.Choice(("project", "user")),
     default="project",
     show_default=True,
-    help="Group the hours by this.",
+    help="Group the hours by project or by user.",
 )
 @click.option(
-    "--every", type=click.Choice(_EVERY), help="Also show each hour, day or week of each group. Default: only the sums."
+    "--every", type=click.Choice(_EVERY), help="Show each hour, day or week of each group (default: only the sums)."
 )
 @make_since_option("Length of the range before now, such as 12h or 7d (default: 30d).")
 @click.option("--format", "form", type=click.Choice(("table", "json", "csv")), help="Output format (default: a table).")
@@ -36,9 +36,10 @@ _EVERY = ("1h", "1d", "7d")
 def command(
     by: str, every: str | None, since: str | None, form: str | None, as_json: bool, connection: local.LocalConnection
 ) -> None:
-    """Show the device hours that jobs had, used and left idle, and the cost of the idle ones.
+    """Show allocated, used and idle device hours by project or user, and the cost of the idle hours.
 
-    A device is idle after 15 minutes at 1 % or less. The most idle hours come first. JSON and CSV have device seconds.
+    A device is idle after 15 minutes at 1 % or less. Groups with the most idle hours come first. JSON and CSV have
+    device seconds.
     """
     form = choose_format(form, as_json=as_json)
     search = HoursSearch(by=by, every=every, since=since, project=connection.project)
@@ -77,7 +78,7 @@ def _csv(found: DeviceHoursBody, buckets: bool) -> None:
 def _table(found: DeviceHoursBody, buckets: bool, out: Console) -> None:
     out.print(f"device hours from {format_time(found.start)} to {format_time(found.end)} UTC", markup=False)
     if not found.groups:
-        out.print("no job had devices in this time", markup=False)
+        out.print("no job had devices in this range", markup=False)
         return
     rows = [
         (name or "-", str(one.jobs), _start(bucket, found.every), *_numbers(bucket, found.currency))

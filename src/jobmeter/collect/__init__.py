@@ -1,1 +1,1 @@
-"""The agent: collectors, job discovery, spool and delivery."""
+"""The agent: collectors, discovery of jobs, spool and delivery."""

@@ -1,4 +1,4 @@
-"""Agent of a node: builds its collectors, its loop and its delivery."""
+"""Agent of a node: its collectors, its loop and its delivery."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -43,17 +43,17 @@ from jobmeter.collect.xids import XidReports
 
 _LONGEST_TURN = 5.0
 _LAST_TURN = 1.0
-"""Longest time in seconds of the last collection after a stop request."""
+"""Time limit in seconds of the last collection, after a stop request."""
 _DEVICES = 0.8
-"""Part of a turn that may be spent waiting for devices, so that the other samples are sent in time."""
+"""Part of a turn that may be spent waiting for devices, so that other samples are sent in time."""
 _KUBELET_MS = 60_000
 _FLUSH_SECONDS = 8.0
-"""Longest time in seconds that the end may wait for the server: service managers allow ten seconds or more."""
+"""Time limit in seconds of the last delivery: service managers allow ten seconds or more."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeSources:
-    """Optional sources of jobs, of the node's power, and of storage in use by pods.
+    """Optional sources: of jobs, of the node's power, and of the storage that pods use.
 
     ``job_mapping`` is the folder of a scheduler's prolog.
     """
@@ -149,7 +149,7 @@ class Agent:
         return self._finish()
 
     def release_devices(self) -> None:
-        """Close the drivers of accelerators for a minute, each in its own thread. Returns at once; for any thread."""
+        """Close the drivers of accelerators for a minute, each in its own thread. Returns at once. For any thread."""
         for one in self._jobs.accelerators:
             Thread(target=one.release, name=f"release {one.name}", daemon=True).start()
 
@@ -188,13 +188,13 @@ def _node_collectors(place: NodeIdentity, jobs: JobCollectors, finding: NodeSour
 
 
 def _owner(jobs: JobCollectors, pods: PodJobs, pid: int) -> Owner | None:
-    """Return the job and the replica of a process, None for a process of no job."""
+    """Return the replica of a process; None for a process of no job."""
     member = jobs.table.find_member(pid)
     return pods.find_owner(member.owner) if member else None
 
 
 def _owner_of_project(jobs: JobCollectors, pods: PodJobs, project: str, pid: int) -> Owner | None:
-    """Return the owner of a process as ``_owner`` does; None for a job of another project."""
+    """Return the replica of a process; None for a process of no job or of another project's job."""
     owner = _owner(jobs, pods, pid)
     return owner if owner and owner.project in {"", project} else None
 

@@ -1,8 +1,9 @@
-"""Metrics of the agent: its cost and health."""
+"""Metrics of the agent: its costs and its health."""
 
 import os
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from jobmeter.collect import files
 from jobmeter.collect.base import Labels, NodeIdentity, Owner, Samples
@@ -14,25 +15,19 @@ from jobmeter.model.series import Series
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
+@dataclass(slots=True, eq=False)
 class AgentMetrics:
     """Makes the ``agent.*`` samples.
 
-    ``job`` is set when a run of one job measures instead of an agent, so that two of them on one node never write to
-    one series. ``counters`` returns the values of more metrics by name.
+    ``job`` is set if a run of one job measures instead of an agent, so that two runs on a node never write to one
+    series. ``processes`` returns the number of unseen short processes, and whether the kernel's events are read.
+    ``counters`` returns further metrics by name.
     """
 
-    def __init__(
-        self,
-        place: NodeIdentity,
-        job: str = "",
-        processes: Callable[[], tuple[int, bool]] | None = None,
-        counters: Callable[[], Mapping[str, int]] = dict,
-    ) -> None:
-        """``processes`` returns the number of unseen short processes, and whether the kernel's events are read."""
-        self._place = place
-        self._job = job
-        self._processes = processes
-        self._counters = counters
+    place: NodeIdentity
+    job: str = ""
+    processes: Callable[[], tuple[int, bool]] | None = None
+    counters: Callable[[], Mapping[str, int]] = dict
 
     def take_samples(
         self,
@@ -45,11 +40,11 @@ class AgentMetrics:
         clock_offset: float = 0.0,
         waiting: int | None = None,
     ) -> Samples:
-        """Return the samples of this moment. ``taken`` and ``dropped`` (by reason) count since the start.
+        """Return the current samples. ``taken`` and ``dropped`` (by reason) count since the start.
 
-        ``waiting`` is the number of samples whose job is not known yet; None if samples are not assigned to jobs.
+        ``waiting`` is the number of samples whose job is unknown; None if samples are not assigned to jobs.
         """
-        missed, active = self._processes() if self._processes else (None, None)
+        missed, active = self.processes() if self.processes else (None, None)
         values: dict[tuple[str, Labels], float | None] = {
             ("agent.cpu.time", ()): time.process_time(),
             ("agent.clock.offset", ()): clock_offset,
@@ -60,7 +55,7 @@ class AgentMetrics:
             ("agent.processes.missed", ()): missed,
             ("agent.processes.events", ()): active,
             ("agent.memory.usage", ()): _read_resident_memory(),
-            **{(name, ()): count for name, count in self._counters().items()},
+            **{(name, ()): count for name, count in self.counters().items()},
             **{("agent.dropped", (("reason", name),)): count for name, count in dropped.items()},
         }
         for name, outcome in outcomes.items():
@@ -73,9 +68,9 @@ class AgentMetrics:
         ]
 
     def _make_series(self, metric: str, labels: Labels) -> Series:
-        if self._job:
-            return self._place.make_replica_series(metric, Owner(self._job, ""), labels)
-        return self._place.make_node_series(metric, labels)
+        if self.job:
+            return self.place.make_replica_series(metric, Owner(self.job, ""), labels)
+        return self.place.make_node_series(metric, labels)
 
 
 def _read_resident_memory() -> float | None:

@@ -1,4 +1,4 @@
-"""Times to retry failed work."""
+"""Pauses between attempts of failed work."""
 
 from jobmeter.model.time import MINUTE, SECOND
 
@@ -8,7 +8,7 @@ LONGEST_MS = MINUTE
 class Backoff:
     """Allows a retry at the next tick, then after 1, 2, 4, ... seconds, and at least once a minute.
 
-    ``tick`` gets the time; without a time every tick may retry. A clock that was set back allows a retry.
+    ``tick`` gets the time. Without a time, or with a clock that was set back, every tick may retry.
     """
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ from jobmeter.model.sample import Sample
 from jobmeter.model.series import Series
 
 _series = lru_cache(maxsize=16_384)(Series)
-"""Return equal series as one object: each tick measures the same series as the tick before."""
+"""Return equal series as one object: each tick measures the series of the tick before."""
 
 Samples = list[Sample]
 
@@ -19,29 +19,29 @@ Labels = tuple[tuple[str, str], ...]
 
 
 class Collector(Protocol):
-    """Reads one concern of the machine. Called by one thread at a time."""
+    """Collector of one concern of the machine. Called by one thread at a time."""
 
     @property
     def name(self) -> str:
-        """A short name, unique among the collectors: the label of ``agent.collect.*``."""
+        """Short name, unique among the collectors: the label of ``agent.collect.*``."""
         ...
 
     @property
     def metrics(self) -> Sequence[str]:
-        """Every catalogue name that ``collect`` may return, on any machine."""
+        """Every catalogue name that ``collect`` may return on any machine."""
         ...
 
     def collect(self, now_ms: int) -> Samples:
         """Return current samples, each at ``now_ms``. A value that cannot be read is absent, never 0.
 
-        A counter's first reading is preceded by a zero at the time of its start, if that time is known. An exception
-        counts as a failure of this collector only.
+        The first reading of a counter is preceded by a zero at the time of its start, if that time is known. An
+        exception is a failure of this collector only.
         """
         ...
 
 
 class RecordSource(Protocol):
-    """A source of records about jobs or nodes (which jobs run, which devices they have)."""
+    """Source of records about jobs or nodes: which jobs run, which devices they have."""
 
     def take_records(self, now_ms: int) -> Records:
         """Return the changes since the last call; may be empty."""
@@ -50,9 +50,9 @@ class RecordSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class NodeIdentity:
-    """Location of the agent. ``project`` empty means the project of the agent's key.
+    """Names of the agent's node. An empty ``project`` is that of the agent's key.
 
-    ``resource_group`` is the group whose capacity the node counts towards, empty if unset.
+    ``resource_group`` is the group to whose capacity the node counts, empty if unset.
     """
 
     node: str

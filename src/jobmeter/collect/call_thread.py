@@ -9,9 +9,9 @@ T = TypeVar("T")
 
 
 class CallThread(Generic[T]):
-    """A daemon thread that runs one call at a time. A call that blocks holds up no caller.
+    """Daemon thread that runs one call at a time, so that a call that blocks does not block its caller.
 
-    For one calling thread at a time. The thread starts with the first call, also with the first after ``close``.
+    For one calling thread at a time. The first call starts the thread, also after ``close``.
     """
 
     def __init__(self, name: str) -> None:
@@ -28,7 +28,7 @@ class CallThread(Generic[T]):
         return not self._done.is_set()
 
     def begin(self, call: Callable[[], T]) -> bool:
-        """Start a call. False, without a start, while the previous one has not returned."""
+        """Start a call. False if the previous call has not returned: then nothing is started."""
         if self.busy:
             return False
         if self._calls is None:
@@ -50,7 +50,7 @@ class CallThread(Generic[T]):
         return cast("T", self._value)
 
     def close(self) -> None:
-        """End the thread, once its call has returned."""
+        """End the thread once its call has returned."""
         if self._calls is not None:
             self._calls.put(None)
             self._calls = None

@@ -1,4 +1,4 @@
-"""Sample clock of an agent or a run: steps of the wall clock do not disturb it.
+"""Clock of the samples of an agent or a run. Steps of the wall clock do not disturb it.
 
 See docs/decisions/0018-sample-clock.md.
 """
@@ -16,17 +16,17 @@ from jobmeter.model.time import NS_PER_MS, SECOND, Clock
 
 _SECOND_NS = 1_000_000_000
 STEP_NS = _SECOND_NS
-"""A difference above this is a step; a smaller one is drift."""
+"""Least difference of a step; a smaller one is drift."""
 STEADY_NS = 60 * _SECOND_NS
-"""Duration of a step before the sample time follows it."""
+"""Time for which a step has to last before the samples follow it."""
 SLEW = 0.05
-"""Largest change of the time to follow drift, as a share of the elapsed time."""
+"""Largest correction of drift, as a share of the elapsed time."""
 _TRUST_NS = 3_600 * _SECOND_NS
 """Time after a step in which the wall clock may return to its former time without a new waiting period."""
 _READ_NS = 100 * NS_PER_MS
-"""Two readings further apart than this were interrupted, and are not compared."""
+"""Longest time between two readings that are compared. A longer one means an interruption."""
 OVERLAP_MS = 300_000
-"""Default lead over its clock up to which a server accepts samples."""
+"""Time ahead of its clock up to which a server accepts samples, by default."""
 
 _log = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ def read_elapsed_ns() -> int:
 
 @dataclass(frozen=True, slots=True)
 class ClockChange:
-    """A step of the wall clock by ``seconds``, its return, or the correction of the samples' time by it."""
+    """Step of the wall clock, its return, or the correction of the samples' time by it."""
 
     time_ms: int
     level: Level
@@ -55,10 +55,10 @@ class _Offset:
 
 
 class SampleClock:
-    """``Clock`` whose wall-clock time is elapsed time plus a checked offset. Thread-safe.
+    """``Clock`` whose time is elapsed time plus a checked offset from the epoch. Thread-safe.
 
-    ``observe`` compares with the wall clock. Drift is followed slowly, so that intervals stay accurate to 5 %. A step
-    is followed once it has lasted for 60 seconds; until then the time advances only by the elapsed time.
+    ``observe`` compares it with the wall clock. Drift is followed slowly, so that intervals are accurate to 5 %. A step
+    is followed once it has lasted for 60 seconds.
     """
 
     def __init__(self, wall: Clock, elapsed: Callable[[], int] = read_elapsed_ns) -> None:
@@ -98,8 +98,7 @@ class SampleClock:
     def measure_wall_offset_ms(self) -> int:
         """Return the milliseconds to add to a time of the wall clock: whole seconds, 0 while the clocks agree.
 
-        Both clocks are read one after the other, so an exact difference would give a value that is sent twice two
-        times.
+        The clocks are read one after the other. An exact difference would give a value that is sent twice two times.
         """
         return round((self.now_ms() - self._wall.now_ms()) / SECOND) * SECOND
 
@@ -108,7 +107,7 @@ class SampleClock:
 
         After a step back of up to five minutes it returns None until the previous time has passed, because counters
         would seem to restart; with ``needed`` it returns the next millisecond instead. After a larger step back it
-        returns the new time: the server cannot have accepted times that far ahead.
+        returns the new time, because no server has accepted times that far ahead.
         """
         self.observe()
         now_ms, last_ms = self.now_ms(), self._last_ms
@@ -140,7 +139,7 @@ class SampleClock:
                 self._note_step(_Offset(measured, now))
 
     def take_changes(self) -> list[ClockChange]:
-        """Changes of the wall clock since the last call."""
+        """Return the changes of the wall clock since the last call."""
         with self._lock:
             changes, self._changes = self._changes, []
         return changes

@@ -1,4 +1,4 @@
-"""Send the frames of the outbox to the server, with endless retries."""
+"""Deliver the frames of the outbox to the server, with unlimited retries."""
 
 import logging
 from collections.abc import Callable
@@ -52,13 +52,13 @@ class _Receipt(msgspec.Struct):
 
 
 class Delivery:
-    """Thread that delivers ``outbox``. ``connect`` finds the server and is retried until it succeeds.
+    """Thread that delivers ``outbox``. ``connect`` finds the server and is repeated until it succeeds.
 
-    ``refused`` counts samples refused by the server, by reason, ``refused_lines`` log lines. ``last_error`` is the
-    reason of the last failure, empty after a success. ``failed_attempts`` counts failures. ``set_aside`` is the reason
-    for the last quarantined frame, empty without one. ``renewal`` may be set before the start.
+    ``refused`` counts refused samples by reason, ``refused_lines`` refused log lines. ``last_error`` is the reason of
+    the last failure, empty after a success. ``set_aside`` is the reason of the last quarantine, empty without one.
+    ``renewal`` may be set before the start.
 
-    Data that the server may accept later stays in the outbox: samples ahead of a server whose clock is behind, and
+    Data that the server may accept later stay in the outbox: samples ahead of a server whose clock is behind, and
     samples of a project at its limit of series.
     """
 
@@ -85,14 +85,14 @@ class Delivery:
 
     @property
     def requester(self) -> Requester:
-        """The way to the server, once a delivery was begun. Raises UnavailableError before that."""
+        """Way to the server. Raises UnavailableError before the first attempt."""
         if self._requester is None:
             raise UnavailableError("no server was found yet")
         return self._requester
 
     @property
     def lost(self) -> dict[str, int]:
-        """Samples dropped here or refused by the server, by reason. Reasons without samples are absent."""
+        """Samples that were dropped here or refused by the server, by reason; reasons without samples are absent."""
         return {reason: count for reason, count in {**self.outbox.dropped, **self.refused}.items() if count}
 
     def start(self) -> None:
@@ -100,7 +100,7 @@ class Delivery:
         self._thread.start()
 
     def request_flush(self) -> int:
-        """Request an attempt now. Returns the number of failed attempts so far."""
+        """Request an attempt now. Return the number of failed attempts so far."""
         failed = self.failed_attempts
         self._flush_requested.set()
         self.outbox.filled.set()
@@ -119,7 +119,7 @@ class Delivery:
         return True
 
     def stop(self) -> None:
-        """Stop making attempts. A running attempt is not awaited."""
+        """Make no further attempts. A running attempt is not awaited."""
         self._stopping.set()
         self._flush_requested.set()
         self.outbox.filled.set()
@@ -196,7 +196,10 @@ class Delivery:
             self._put_aside(batch, f"{error.field}: {error.message}" if error.field else error.message)
 
     def _keep_early_samples(self, batch: Batch, receipt: _Receipt) -> None:
-        """Keep samples ahead of the server's clock in the outbox, unless they are as far ahead of this node's clock."""
+        """Keep samples ahead of the server's clock in the outbox.
+
+        Quarantine them if they are ahead of this node's clock too.
+        """
         if batch.frames > 1:
             self._begin_single_frames(batch)
             return

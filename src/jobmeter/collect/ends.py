@@ -1,7 +1,7 @@
 """Read the control groups of a process at its end, before they are removed with their counts.
 
 The creator of a group (Slurm's step daemon, a container's runtime) removes it within milliseconds of its last process's
-end. A process's pidfd becomes readable as it ends: https://man7.org/linux/man-pages/man2/pidfd_open.2.html.
+end. The pidfd of a process becomes readable at its end: pidfd_open(2).
 """
 
 import logging
@@ -21,16 +21,16 @@ from jobmeter.collect.discover.member import Member, Process
 from jobmeter.collect.process.stat import Key, read_stat
 
 MOST = 4_096
-"""Processes watched together; each costs a file descriptor."""
+"""Most processes that are watched together; each needs a file descriptor."""
 
 _log = logging.getLogger(__name__)
 
 
 _LOWEST_REAL_TIME = os.sched_param(1)
-"""Priority of the reading thread, before every normal program.
+"""Priority of the reading thread: before every normal program.
 
-On a busy machine it otherwise waits for a processor as long as the remover of the groups does. It reads a few files for
-each end, for less than a millisecond.
+On a busy machine it would wait for a processor as long as the remover of the groups does. Each end takes less than a
+millisecond.
 """
 
 
@@ -46,7 +46,7 @@ class FinalUsage:
 
 
 def take_precedence() -> bool:
-    """Let this thread run before other programs; False if not permitted, without CAP_SYS_NICE."""
+    """Give this thread priority over other programs. False without the right (CAP_SYS_NICE)."""
     try:
         os.sched_setscheduler(0, os.SCHED_RR | os.SCHED_RESET_ON_FORK, _LOWEST_REAL_TIME)
     except OSError as error:
@@ -56,9 +56,9 @@ def take_precedence() -> bool:
 
 
 class EndWatch:
-    """Watches processes for their ends.
+    """Reads the groups of processes at their ends, in a thread.
 
-    ``watch`` and ``drain`` are for one thread, ``include`` for any; the groups are read in another one.
+    ``watch`` and ``drain`` are for one thread, ``include`` for any.
     """
 
     def __init__(self, reader: GroupReader) -> None:
@@ -66,19 +66,19 @@ class EndWatch:
         self.job_groups = JobGroupReader(reader)
         self._lock = Lock()
         self._watched: dict[Key, tuple[int, Member]] = {}
-        """Pidfd of each process, and its place in a job."""
+        """Pidfd and membership of each process."""
         self._by_descriptor: dict[int, Key] = {}
         self._finals: SimpleQueue[FinalUsage] = SimpleQueue()
         self._poll: select.epoll | None = None
 
     def watch(self, processes: Iterable[Process]) -> None:
-        """Watch exactly the processes that have their own groups."""
+        """Watch exactly the processes that have groups of their own."""
         targets = {
             process.stat.key: process for process in processes if process.member.groups and not process.stat.ended
         }
         with self._lock:
             for key in [key for key in self._watched if key not in targets]:
-                # A process that has ended is still to be read by the thread.
+                # The thread still has to read a process that has ended.
                 if not _has_ended(self._watched[key][0]):
                     self._drop(key)
             for key in self._watched.keys() & targets.keys():

@@ -1,4 +1,4 @@
-"""Read small files of /proc and /sys with as few system calls as possible."""
+"""Read small files of /proc and /sys with few system calls."""
 
 import os
 import re
@@ -13,9 +13,9 @@ _ESCAPE = re.compile(rb"\\([0-7]{3})")
 
 
 def read(path: str, most: int = sys.maxsize) -> bytes | None:
-    """Read a file, at most ``most`` bytes; texts chosen by users need that bound.
+    """Read a file, at most ``most`` bytes, which limits texts that users choose.
 
-    None if it does not exist, is not readable, or its subject is gone (a process that ended).
+    None if it does not exist, is not readable, or belongs to a process that has ended.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -34,14 +34,14 @@ def read(path: str, most: int = sys.maxsize) -> bytes | None:
 
 
 def make_folder(directory: Path) -> None:
-    """Create a folder and its missing parents, all for their owner alone. Raises OSError."""
+    """Create a folder and its missing parents, for their owner alone. Raises OSError."""
     for one in (*reversed(directory.parents), directory):
         if not one.exists():
             one.mkdir(mode=0o700, exist_ok=True)
 
 
 def read_required(*paths: str) -> bytes:
-    """Read the first of these files that is readable. Raises OSError if none is."""
+    """Read the first readable one of these files. Raises OSError without one."""
     text = next((text for path in paths if (text := read(path)) is not None), None)
     if text is None:
         raise OSError(f"{paths[-1]} cannot be read")
@@ -49,7 +49,7 @@ def read_required(*paths: str) -> bytes:
 
 
 def list_names(folder: str) -> list[str]:
-    """List the names in a folder in order; empty if it is missing or not readable."""
+    """List the names in a folder in order; empty if it is not readable."""
     try:
         return sorted(os.listdir(folder))  # noqa: PTH208 - as few system calls as possible
     except OSError:
@@ -57,13 +57,13 @@ def list_names(folder: str) -> list[str]:
 
 
 def list_numbers(folder: str | Path, prefix: str, most: int = sys.maxsize) -> list[int]:
-    """Return the numbers below ``most`` in the names of a folder that are ``prefix`` and a number, ascending."""
+    """Return the numbers below ``most`` in the names of a folder that consist of ``prefix`` and a number, ascending."""
     ends = (name.removeprefix(prefix) for name in list_names(str(folder)) if name.startswith(prefix))
     return sorted(int(end) for end in ends if end.isdigit() and int(end) < most)
 
 
 def read_link_target(path: str) -> str:
-    """Return where a symbolic link leads, empty if it is missing or may not be read."""
+    """Return the target of a symbolic link; empty if it is not readable."""
     try:
         return os.readlink(path)  # noqa: PTH115 - as few system calls as possible
     except OSError:
@@ -79,17 +79,17 @@ def read_major_number(path: str) -> int:
 
 
 def read_text(path: str) -> str:
-    """Return the stripped text of the file; empty if it is missing or not readable."""
+    """Return the stripped text of a file; empty if it is not readable."""
     return (read(path) or b"").decode(errors="replace").strip()
 
 
 def read_boot_id(proc_root: str = "/proc") -> str:
-    """The id of this start of the kernel, empty if it has none."""
+    """Return the id of this boot; empty if the kernel has none."""
     return read_text(f"{proc_root}/sys/kernel/random/boot_id")
 
 
 def read_number(path: str, base: int = 10) -> int | None:
-    """Read the whole number in the file; None without a number (``max``, an empty or a missing file)."""
+    """Read a whole number; None without one (``max``, an empty or a missing file)."""
     text = read(path)
     try:
         return None if text is None else int(text, base)
@@ -98,16 +98,13 @@ def read_number(path: str, base: int = 10) -> int | None:
 
 
 def read_pairs(path: str) -> dict[bytes, int] | None:
-    """Read the ``name value`` lines of a file; None if the file is missing. See ``parse_pairs``."""
+    """Read a file of ``name value`` lines; None if it is missing. See ``parse_pairs``."""
     text = read(path)
     return None if text is None else parse_pairs(text)
 
 
 def parse_pairs(text: bytes) -> dict[bytes, int]:
-    """Parse ``name value`` lines; a colon after the name is dropped.
-
-    Lines whose second word is not a whole number are left out.
-    """
+    """Parse ``name value`` lines with whole numbers. A colon behind the name is dropped, other lines are left out."""
     found: dict[bytes, int] = {}
     for line in text.splitlines():
         with suppress(ValueError):

@@ -1,4 +1,4 @@
-"""Events derived from a tick's samples: out-of-memory kills, throttling, errors of devices."""
+"""Events derived from the samples of a tick: out-of-memory kills, throttling, errors of devices."""
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from jobmeter.model.series import Series
 
 THROTTLED, FREE = 0.25, 0.05
-"""Share of throttled time from which, for ``HOLD`` ticks, a subject counts as throttled; share below which it ends."""
+"""Share of time throttled from which, for ``HOLD`` ticks, throttling begins; share below which it ends."""
 HOLD = 3
 MOST = 100
-"""Most events of one tick: counters that jump everywhere together have one cause."""
+"""Most events of one tick: counters that grow everywhere at once have one cause."""
 OOM_KILLED = "OOMKilled"
 _MOST_SERIES = 20_000
 _UNCORRECTED = ("EccUncorrected", "{count:.0f} memory errors were not corrected. Reset the device.")
@@ -36,10 +36,7 @@ _SHARES: Mapping[str, tuple[str, str]] = {
 
 
 class IncidentWatch:
-    """Record source: ``watch`` gets each tick's samples before ``take_records`` returns their events.
-
-    A counter's first reading is no event. Remembers a number for each watched series.
-    """
+    """Record source: events of the samples that ``watch`` gets. The first reading of a counter is no event."""
 
     def __init__(self) -> None:
         self._last: dict[Series, Sample] = {}
@@ -64,7 +61,7 @@ class IncidentWatch:
         return Records(events=found)
 
     def _swap_last_sample(self, sample: Sample) -> Sample | None:
-        """Return the last reading of the counter; the least recently sampled series are dropped."""
+        """Return the last reading of a counter and store the new one. The least recent series are dropped."""
         before = self._last.pop(sample.series, None)
         self._last[sample.series] = sample
         if len(self._last) > _MOST_SERIES:
@@ -127,9 +124,9 @@ class IncidentWatch:
 class RunIncidents:
     """Record source: the incidents of a run, with one event for one out-of-memory kill.
 
-    If the replica ended by the kill, its end is the event, else the counter. So a kill waits for a tick, in which its
-    replica may turn out ended. ``killed`` tells if a replica has ended by SIGKILL. For the thread of the loop;
-    ``finish`` comes after.
+    If the kill ended the replica, the end is the event, else the counter's growth. So a kill waits for one tick, in
+    which its replica may end. ``killed`` returns True if a replica has ended by SIGKILL. For the thread of the loop;
+    ``finish`` comes after it.
     """
 
     def __init__(self, killed: Callable[[str], bool]) -> None:

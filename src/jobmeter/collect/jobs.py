@@ -1,7 +1,7 @@
-"""Usage of the replicas of jobs: CPU time, memory, storage, network, from their own control groups if they have some.
+"""Usage of the replicas of jobs: CPU time, memory, storage and network.
 
-Otherwise, and for values that groups do not count, from their processes. Processes that moved to another group are
-counted individually.
+A replica with its own control groups is measured by them. Other replicas, and values that groups do not count, are
+measured by processes. Processes that moved to another group are counted individually.
 """
 
 import os
@@ -14,8 +14,7 @@ from jobmeter.collect import files
 from jobmeter.collect.base import NodeIdentity, Owner, Samples
 from jobmeter.collect.cgroup.count import GroupCounters, GroupKey, group_key
 from jobmeter.collect.cgroup.job_group import JobGroupCounters, JobGroupReader
-from jobmeter.collect.cgroup.paths import CgroupPlace as GroupPlace
-from jobmeter.collect.cgroup.paths import InsideTime, find_places
+from jobmeter.collect.cgroup.paths import CgroupPlace, InsideTime, find_places
 from jobmeter.collect.cgroup.quota import QuotasAbove
 from jobmeter.collect.cgroup.reader import GroupReader
 from jobmeter.collect.cgroup.usage import CgroupUsage, merge_readings
@@ -28,39 +27,35 @@ from jobmeter.collect.process.count import Departed, Ended, ProcessCounters
 from jobmeter.collect.process.stat import Key
 from jobmeter.collect.process_events.counts import ProcessCounts, make_counts_file
 from jobmeter.collect.replica import ReplicaMemory, ReplicaProcesses
-from jobmeter.collect.starts import COUNTERS, GIVEN, SHORTEST_MS, Starts
+from jobmeter.collect.starts import SHORTEST_MS, Starts
 from jobmeter.collect.state_file import CounterFile
+from jobmeter.model.catalog import CATALOG, Kind
 from jobmeter.model.sample import Sample
 
 _FORGET_AFTER_MS = 600_000
-"""Time in milliseconds for which sums of a replica without processes are retained: a job may pause."""
+"""Time in milliseconds for which the sums of a replica without processes stay, because a job may pause."""
 
 _KINDS = ("memory.anonymous", "memory.file", "memory.shared", "memory.kernel")
+_GIVEN = (
+    *("cpu.periods", "cpu.throttled.periods", "memory.limit.slowed", "memory.limit.reached"),
+    *("disk.read.operations", "disk.write.operations", "io.read", "io.write"),
+)
+"""Counters that are given as a group or the processes count them."""
 
 _Values = dict[str, float | None]
 
 
 class JobsCollector:
-    """Collector of usage of jobs. Its counters never decrease as processes come and go."""
+    """Collector of the usage of jobs. Its counters never fall while processes come and go."""
 
     name = "jobs"
     metrics = (
-        "cpu.time",
-        "cpu.limit",
-        "cpu.throttled.time",
-        "memory.usage",
-        "memory.peak",
-        "memory.limit",
-        "memory.oom.kills",
-        "network.receive",
-        "network.transmit",
-        "disk.read",
-        "disk.write",
+        *("cpu.time", "cpu.limit", "cpu.throttled.time", "memory.usage", "memory.peak", "memory.limit"),
+        *("memory.oom.kills", "network.receive", "network.transmit", "disk.read", "disk.write"),
         *(f"pressure.{resource}{line}" for resource in RESOURCES for line in ("", ".full")),
-        *GIVEN,
+        *_GIVEN,
         *_KINDS,
-        "process.count",
-        "thread.count",
+        *("process.count", "thread.count"),
     )
 
     def __init__(
@@ -76,8 +71,8 @@ class JobsCollector:
     ) -> None:
         """``state`` is a folder that stores the counters over a restart of the agent.
 
-        ``ends`` reads a group's usage when a process in it ends; without it the last scan counts. ``starts`` knows when
-        counters were zero; without it usage before the first scan is left out.
+        ``ends`` reads the usage of a group at the end of a process in it; without it the last scan counts. ``starts``
+        knows the times at which counters were zero; without it usage before the first scan is left out.
         """
         self._place = place
         self._table = table
@@ -109,7 +104,7 @@ class JobsCollector:
         self._own_network = files.read_link_target(f"{proc_root}/self/ns/net")
 
     def note_end(self, final: Ended) -> None:
-        """Take the final figures of a process, scanned before or not. Thread-safe."""
+        """Note the final figures of a process, scanned or not. Thread-safe."""
         self._ended.put(final)
 
     def collect(self, now_ms: int) -> Samples:
@@ -169,7 +164,7 @@ class JobsCollector:
         return samples
 
     def _take_finals(self, processes: Iterable[Process]) -> dict[Owner, dict[GroupKey, CgroupUsage]]:
-        """Return and count the last readings of groups in which a process has ended since the last scan."""
+        """Count and return the last readings of groups in which a process has ended since the last scan."""
         if self._ends is None:
             return {}
         self._ends.watch(processes)
@@ -193,7 +188,7 @@ class JobsCollector:
             self._by_job.update(groups, attempt, self._job_groups.read(groups))
 
     def _take_departed(self) -> list[Departed]:
-        """Return the processes that have ended since the last scan, including some that were never scanned."""
+        """Return the processes that have ended since the last scan, also some that no scan has found."""
         found: list[Departed] = []
         for left in self._table.left:
             stat, member, final = left.process.stat, left.process.member, left.final
@@ -207,7 +202,7 @@ class JobsCollector:
         return found
 
     def _find_starts(self, processes: Iterable[Process], ended: Iterable[Ended | Departed]) -> dict[Owner, int]:
-        """Return the start of each new replica's first process, in ticks since the start of the machine."""
+        """Return the start of each new replica's first process, in ticks since the boot."""
         began: dict[Owner, int] = {}
         starts = [(process.member.owner, process.stat.key.start) for process in processes]
         for owner, start in (*starts, *((final.owner, final.key.start) for final in ended)):
@@ -216,14 +211,14 @@ class JobsCollector:
         return began
 
     def _find_late_joins(self, processes: Iterable[Process]) -> set[Key]:
-        """Return processes that began before the last scans and now join an older replica."""
+        """Return processes that existed at earlier scans and now join an older replica."""
         if self._starts is None:
             return set()
         keys = (process.stat.key for process in processes if process.member.owner in self._last_seen_ms)
         return {key for key in keys if self._starts.was_scanned(key.start)}
 
     def _forget_namesakes(self, began: Mapping[Owner, int]) -> None:
-        """Drop the stored counters of an earlier replica of that name: every process started later."""
+        """Drop the stored counters of an earlier replica with the name: all processes of the new one started later."""
         saved_ms = self._retained_of_processes.saved_ms
         if saved_ms is None:
             return
@@ -234,7 +229,7 @@ class JobsCollector:
         self._resumed -= fresh
 
     def _make_zeros(self, owner: Owner, values: Mapping[str, float | None], start: int | None, now_ms: int) -> Samples:
-        """Return the counters of a new replica as of its start."""
+        """Return zeros of the counters of a new replica at its start."""
         if self._starts is None or start is None or owner in self._resumed:
             return []
         zero_ms = self._starts.find_zero_ms(start, values, now_ms)
@@ -248,7 +243,7 @@ class JobsCollector:
         processes: Iterable[Process],
         ended: Iterable[Ended | Departed],
         finals: Mapping[Owner, Mapping[GroupKey, CgroupUsage]],
-        away: Mapping[Key, GroupPlace],
+        away: Mapping[Key, CgroupPlace],
     ) -> dict[Owner, ReplicaProcesses]:
         replicas: defaultdict[Owner, ReplicaProcesses] = defaultdict(ReplicaProcesses)
         keys: defaultdict[Owner, set[GroupKey]] = defaultdict(set)
@@ -256,7 +251,7 @@ class JobsCollector:
             owner = process.member.owner
             if not process.stat.ended:
                 replicas[owner].living.append(process)
-            if away.get(process.stat.key) is GroupPlace.OUTSIDE:
+            if away.get(process.stat.key) is CgroupPlace.OUTSIDE:
                 replicas[owner].outside.append(process)
             if process.member.groups:
                 keys[owner].add(group_key(process.member.groups))
@@ -282,21 +277,24 @@ class JobsCollector:
             },
             "cpu.throttled.time": group.get("throttled"),
             "memory.oom.kills": group.get("oom"),
-            **{metric: process.get(metric, group.get(metric)) for metric in GIVEN},
+            **{metric: process.get(metric, group.get(metric)) for metric in _GIVEN},
         }
 
     def _sum_cpu(self, owner: Owner, process: dict[str, float], group: dict[str, float]) -> float | None:
-        """Return the CPU time: for a replica with groups their count, plus outside usage of its processes."""
+        """Return the CPU time by the groups, if there are any, plus the usage of processes outside of them."""
         found = self._pick(owner, "cpu", process.get("inside", group.get("cpu")), process.get("cpu"))
         return None if found is None else found + process.get("outside", 0.0)
 
     def _pick(self, owner: Owner, kind: str, first: float | None, second: float | None) -> float | None:
-        """Choose the first value if present, for the replica's whole life: two ways of counting must not be mixed."""
+        """Return the first value if present.
+
+        The choice lasts for the replica's life: two ways of counting cannot be mixed.
+        """
         prefers_first = self._prefers_first.setdefault((owner, kind), first is not None)
         return first if prefers_first else second
 
     def _read_surroundings(self, living: list[Process]) -> _Values:
-        """Return the samples that need a running process."""
+        """Return the values that need a running process."""
         if not living:
             return {}
         pid = living[0].stat.key.pid
@@ -332,8 +330,16 @@ class JobsCollector:
             self.memory.forget(owner)
 
 
+COUNTERS = frozenset(
+    metric
+    for metric in JobsCollector.metrics
+    if CATALOG[metric].kind is Kind.COUNTER and not metric.startswith("network.")
+)
+"""Counters of a replica's control groups or processes. A network namespace may be older than its replica."""
+
+
 def _pressure(groups: Mapping[GroupKey, CgroupUsage]) -> _Values:
-    """Return the stalls of a replica with one group: stalls of several groups overlap and cannot be added."""
+    """Return the stalls of a replica with one group. Stalls of several groups overlap and cannot be added."""
     if len(groups) != 1:
         return {}
     (usage,) = groups.values()
@@ -341,7 +347,7 @@ def _pressure(groups: Mapping[GroupKey, CgroupUsage]) -> _Values:
 
 
 def _kinds(replica: ReplicaProcesses) -> _Values:
-    """Add the memory of each kind over the groups of a replica that runs."""
+    """Return the memory by kind of a running replica, over its groups."""
     found: _Values = {}
     for usage in replica.groups.values() if replica.living else ():
         for metric, size in usage.kinds.items():

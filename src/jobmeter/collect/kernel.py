@@ -1,4 +1,4 @@
-"""Events from the kernel's log: errors of GPUs (XID, RAS), memory and disks, out-of-memory kills."""
+"""Events from the kernel's log: errors of GPUs (XID, RAS), memory and disks, and out-of-memory kills."""
 
 import re
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from jobmeter.model.time import NS_PER_MS
 from jobmeter.model.xid import read_xid
 
 MOST_LINES = 2_000
-"""Lines read in one tick; the rest waits in the kernel's buffer."""
+"""Most lines of one tick. The rest waits in the kernel's buffer."""
 MOST_EVENTS = 50
 OOM_KILLING = "OOMKilling"
 _LONGEST = 1_000
@@ -33,7 +33,7 @@ _RAS = re.compile(
     r"(?:(?<!Total )\b[1-9]\d* (?:new )?uncorrectable hardware errors detected in +\w+ block"
     r"|\buncorrectable hardware error ?\()"
 )
-"""Line of AMD's driver about new errors; lines with totals repeat them."""
+"""Line of AMD's driver about new errors. Lines with totals repeat them."""
 
 
 def parse_event(text: str, time_ms: int, place: NodeIdentity) -> EventRecord | None:
@@ -55,7 +55,7 @@ def parse_event(text: str, time_ms: int, place: NodeIdentity) -> EventRecord | N
 
 
 class KernelWatch:
-    """Record source: events in new lines of the kernel's log. No events while the log is not readable.
+    """Record source: events in new lines of the kernel's log, none while the log is not readable.
 
     Lines from before the first successful reading are no events.
     """
@@ -73,7 +73,7 @@ class KernelWatch:
     def take_records(self, now_ms: int) -> Records:
         """Return at most 50 events, at the times of their lines.
 
-        An event and its line in the node's system log thus have equal node, time and text.
+        So an event and its line in the node's system log have equal node, time and text.
         """
         events: list[EventRecord] = []
         began_ms = now_ms - self._since_boot_ns() // NS_PER_MS
@@ -97,12 +97,10 @@ _COUNTER = "node.memory.oom.kills"
 
 
 class NodeKills:
-    """Record source: the events of ``kernel``, and kills that only the node's counter shows.
+    """Record source: the events of ``kernel``, and the kills that only the node's counter shows.
 
-    ``kernel`` None: the kernel's log is not read, and only the counter shows kills.
-
-    ``watch`` gets each tick's samples before ``take_records`` reads the lines. So the count of a kill comes before its
-    line, or, if it happened between the two, in the next tick.
+    ``kernel`` None: the kernel's log is not read. ``watch`` gets the samples of a tick before ``take_records`` reads
+    the lines. So a kill is counted before its line is read, or in the next tick.
     """
 
     def __init__(self, place: NodeIdentity, kernel: RecordSource | None) -> None:
@@ -114,7 +112,7 @@ class NodeKills:
         self._ahead = 0
 
     def watch(self, samples: Samples) -> None:
-        """Read the counter. Its first reading is no kill; it includes kills whose lines came before it."""
+        """Read the counter. Its first reading is no kill; it includes kills of earlier lines."""
         for sample in samples:
             if sample.series.metric != _COUNTER:
                 continue
@@ -123,7 +121,7 @@ class NodeKills:
             self._grown, self._ahead = max(0, grown - self._ahead), 0
 
     def take_records(self, now_ms: int) -> Records:
-        """Return an event for each line, and one for the kills without a line."""
+        """Return an event for each line, and one event for the kills without a line."""
         events = self._kernel.take_records(now_ms).events if self._kernel else []
         grown, self._grown = self._grown, 0
         lines = [place for place, event in enumerate(events) if event.reason == OOM_KILLING]

@@ -19,8 +19,7 @@ _log = logging.getLogger(__name__)
 class LocalServer(ThreadingHTTPServer):
     """Server with a thread for each connection. Refuses connections beyond ``most``.
 
-    For ``port`` 0 the system chooses a port. ``thread`` names the thread that accepts connections. Raises OSError if
-    the port is taken.
+    For ``port`` 0 the system chooses one. ``thread`` names the accepting thread. Raises OSError if the port is taken.
     """
 
     daemon_threads = True
@@ -47,12 +46,12 @@ class LocalServer(ThreadingHTTPServer):
         self.server_close()
 
     def server_bind(self) -> None:
-        """Bind the port. The base class would also look up the host's name."""
+        """Bind the port without looking up the host's name, as the base class would."""
         self.socket.bind(self.server_address)
         self.server_address = self.socket.getsockname()
 
     def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - as in the base class
-        """Start a thread for the connection, or close the connection if there are too many."""
+        """Start a thread for the connection. Close the connection if there are too many."""
         if self._places.acquire(blocking=False):
             super().process_request(request, client_address)
         else:
@@ -71,7 +70,7 @@ class LocalServer(ThreadingHTTPServer):
 
 
 class LocalHandler(BaseHTTPRequestHandler):
-    """Handler of one connection. ``fields`` has the header fields of a request, by name in lower case."""
+    """Handler of one connection. ``fields`` are the header fields of a request, by name in lower case."""
 
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
@@ -79,7 +78,7 @@ class LocalHandler(BaseHTTPRequestHandler):
     raw_requestline: bytes
 
     def do_GET(self) -> None:
-        """Answer a GET; the base class calls a method of this name for each HTTP method."""
+        """Answer a GET. The base class calls a method of this name for each HTTP method."""
         self.respond()
 
     def do_POST(self) -> None:
@@ -93,7 +92,7 @@ class LocalHandler(BaseHTTPRequestHandler):
     def parse_request(self) -> bool:
         """Read the first line and the header fields. Answer 400 or 431, and return False, if they are not HTTP/1.
 
-        The base class parses the header as an e-mail's. That takes longer than all other work for a logged value.
+        The base class parses the header like an e-mail's, which takes longer than all other work for a logged value.
         """
         self.requestline = self.raw_requestline.decode("latin-1").rstrip("\r\n")
         self.command, self.request_version, self.close_connection = "", self.protocol_version, True
@@ -130,7 +129,7 @@ class LocalHandler(BaseHTTPRequestHandler):
         return data
 
     def answer(self, status: int, kind: str, body: bytes) -> None:
-        """Send an answer of media type ``kind``, in one piece: a second one would wake the reader twice."""
+        """Send an answer of media type ``kind``, in one piece: two pieces would wake the reader twice."""
         lines = (
             f"{self.protocol_version} {status} {HTTPStatus(status).phrase}",
             f"Content-Type: {kind}",

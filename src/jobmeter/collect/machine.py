@@ -1,4 +1,4 @@
-"""The machine whose files are read."""
+"""Machine whose files are read."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Measurement of jobs, by an agent or a run of one job: its collectors, their loop, and the delivery of the results."""
+"""Measurement of jobs, by an agent or a run of one job: collectors, their loop, and the delivery."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,7 +26,7 @@ def turn_seconds(interval_ms: int, longest: float = math.inf) -> float:
 
 
 class Measurement:
-    """Measures jobs at a place and delivers the results. ``job`` is set when a run of one job measures itself."""
+    """Measures jobs on a node and delivers the results. ``job`` is set if a run of one job measures itself."""
 
     def __init__(
         self, place: NodeIdentity, collectors: JobCollectors, delivery: Delivery, clock: SampleClock, job: str = ""
@@ -34,7 +34,7 @@ class Measurement:
         self.collectors = collectors
         self.delivery = delivery
         self.programs = ProgramReceiver(place, collectors, clock, _FILES_OF_JOB_MS if job else _FILES_MS)
-        """Receiver of the numbers that programs report; its places are opened by the caller."""
+        """Receiver of the numbers that programs report. The caller opens its places."""
         self._place = place
         self._clock = clock
         self._job = job
@@ -51,8 +51,8 @@ class Measurement:
     ) -> Loop:
         """Create the loop of the collectors. ``seconds``: see ``turn_seconds``. For the others see ``Loop``.
 
-        The loop of one job also has the sources of its devices. ``node`` are collectors of the whole node, and
-        ``counters`` more metrics of the agent.
+        The loop of one job also has the record sources of its devices. ``node`` are collectors of the whole node, and
+        ``counters`` further metrics of the agent.
         """
         collectors = self.collectors
         planned = (*node, *collectors.planned, *self.programs.planned)
@@ -70,7 +70,7 @@ class Measurement:
         )
 
     def make_poller(self, interval_ms: int, gone: Callable[[], Sequence[GoneRank]] = lambda: ()) -> CheckPoller:
-        """Return what answers the server's requests for evidence of the job's ranks; ``gone`` gives ended ranks."""
+        """Return the poller that answers the server's requests for evidence. ``gone`` returns the ended ranks."""
         stacks = StackCollector(self.collectors.list_processes_of, lambda _job: gone())
         return CheckPoller(self._place, lambda: self.delivery.requester, None, stacks, interval_ms, self._job)
 

@@ -1,6 +1,6 @@
-"""Filesystems in use by a replica: of its processes' working directories and open files.
+"""Filesystems that a replica uses, by its processes' working directories and open files.
 
-Paths of links in /proc are compared with mount points. Nothing is looked up in the filesystem itself, which may hang.
+Links in /proc are compared with mount points. Nothing is looked up in the filesystem itself, which may hang.
 """
 
 import os
@@ -19,13 +19,13 @@ from jobmeter.model.sample import Sample
 ELSEWHERE = "other"
 """Label of paths on no measured filesystem: one in memory, for example."""
 _MOST_LINKS = 1_000
-"""Links that are read in one turn. The replicas of a node take turns if that is not enough for all."""
+"""Links that are read in one turn. If that does not suffice for all replicas, they take turns."""
 _MOST_OF_REPLICA = 500
-"""Links that are read of one replica, of its oldest processes first."""
+"""Links that are read of one replica, oldest processes first."""
 
 
 class MountTable:
-    """Mounts of a namespace, which map a path to its filesystem."""
+    """Mounts of a namespace, by which a path leads to its filesystem."""
 
     def __init__(self, mountinfo: bytes) -> None:
         self._mountinfo = mountinfo
@@ -38,14 +38,17 @@ class MountTable:
         return map_points_by_device(self._mountinfo)
 
     def find_point(self, path: str, own: "MountTable") -> str:
-        """Return the label of a path's filesystem; ``own`` are the agent's mounts, by which these are measured."""
+        """Return the label of a path's filesystem.
+
+        ``own`` are the agent's mounts, by which filesystems are labelled.
+        """
         mount = self._find_mount(path)
         if mount is None:
             return ELSEWHERE
         if (point := own.points.get(mount.device)) is not None:
             return point
         upper = next((one[9:] for one in mount.options.split(",") if one.startswith("upperdir=")), "")
-        # What a container writes into its own root lies on a filesystem of the node.
+        # A container's own root lies on a filesystem of the node.
         return own.find_point(upper, own) if upper and (own is not self or upper != path) else ELSEWHERE
 
     def _find_mount(self, path: str) -> files.Mount | None:
@@ -98,7 +101,10 @@ class MountsCollector:
     def _count(
         self, processes: list[Process], tables: dict[str, MountTable], own: MountTable
     ) -> tuple[Counter[tuple[str, str]], int]:
-        """Count working directories and files of a replica by metric and mount point. Also returns the links read."""
+        """Count working directories and files of a replica by metric and mount point.
+
+        Also return the number of read links.
+        """
         counts: Counter[tuple[str, str]] = Counter()
         links = 0
         for process in sorted(processes, key=lambda one: one.stat.key.start):
@@ -113,10 +119,10 @@ class MountsCollector:
         return counts, links
 
     def _read_links(self, pid: int, most: int) -> Iterator[tuple[str, str]]:
-        """Yield the metric and path of each readable link of a process; an empty path if it is not a file."""
+        """Yield the metric and path of each readable link of a process; the path of anything but a file is empty."""
         yield self.metrics[0], _path(f"{self._proc}/{pid}/cwd")
         try:
-            numbers = os.listdir(f"{self._proc}/{pid}/fd")  # noqa: PTH208 - a look is one call
+            numbers = os.listdir(f"{self._proc}/{pid}/fd")  # noqa: PTH208 - one call
         except OSError:
             return
         for number in numbers[: most - 1]:

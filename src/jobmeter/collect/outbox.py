@@ -1,4 +1,4 @@
-"""Frames that the server has not acknowledged: on disk, and in memory while the disk fails."""
+"""Frames that the server has not acknowledged: on disk, or in memory while the disk fails."""
 
 import logging
 from collections import deque
@@ -16,7 +16,8 @@ _log = logging.getLogger(__name__)
 class Outbox:
     """Queue between the loop and the delivery, oldest frames first. Thread-safe.
 
-    ``spool`` None: everything is in memory, at most ``memory_bytes``; beyond that the oldest is dropped and counted.
+    Without ``spool`` everything is in memory, at most ``memory_bytes``; beyond that the oldest frame is dropped and
+    counted.
     """
 
     def __init__(self, spool: Spool | None, memory_bytes: int = 8 * 2**20) -> None:
@@ -67,7 +68,7 @@ class Outbox:
     def put(self, frame: bytes, *, urgent: bool = True) -> bool:
         """Store a frame until it is delivered. True if it is on disk.
 
-        A frame that is not ``urgent`` waits for the next urgent frame or for a flush.
+        A frame that is not ``urgent`` is sent with the next urgent one, or at a flush.
         """
         on_disk = self._append_to_spool(frame)
         if not on_disk:
@@ -81,7 +82,7 @@ class Outbox:
         return on_disk
 
     def peek(self, max_bytes: int, max_frames: int = 2**31) -> Batch | None:
-        """Return the oldest frames; frames in memory come after frames on disk. See ``Spool.peek``."""
+        """Return the oldest frames: those on disk, then those in memory. See ``Spool.peek``."""
         batch = self._spool.peek(max_bytes, max_frames) if self._spool else None
         if batch is not None:
             return batch

@@ -1,8 +1,8 @@
-"""Peak memory of each replica, separate from that of a later job with equal number.
+"""Peak memory of each replica, separate from a later job with the same number.
 
-Slurm restarts its job numbers when it has lost its state, so the start identifies a job, not the number alone. Slurm
-24.11 and later pass the start of their job to tasks. Before that the steps identify it: each step of a job runs once,
-so a repeated one belongs to another job. Numbers of steps rise, and the batch script comes before all of them.
+Slurm reuses job numbers after it has lost its state, so a job is identified by its number and its start. Slurm 24.11
+and later pass the start to tasks. Before that the steps tell: each step of a job runs once, and their numbers rise, so
+a repeated step belongs to another job. The batch script comes before all steps.
 """
 
 from collections import defaultdict
@@ -14,7 +14,7 @@ from jobmeter.collect.discover.member import Member, MembershipSource, Process
 from jobmeter.collect.process.stat import Key
 
 _FIRST = -1
-"""The order of the batch script, and of the shell of an interactive job, among the steps."""
+"""Order of the batch script, or of the shell of an interactive job, among the steps."""
 
 
 @dataclass(slots=True)
@@ -25,7 +25,7 @@ class _Replica:
     job_start: str = ""
 
     def is_other(self, members: Iterable[Member]) -> bool:
-        """True if these new processes work for another job."""
+        """Return True if these new processes work for another job."""
         for member in members:
             if member.job_start and self.job_start:
                 return member.job_start != self.job_start
@@ -41,7 +41,7 @@ class Peaks:
         self._replicas: defaultdict[Owner, _Replica] = defaultdict(_Replica)
 
     def update(self, processes: Iterable[Process]) -> set[Owner]:
-        """Update with the current processes. Replicas that now belong to another job are reset and returned."""
+        """Update with the current processes. Reset and return replicas that now belong to another job."""
         found: defaultdict[Owner, list[Process]] = defaultdict(list)
         for process in processes:
             if process.member.source is MembershipSource.SLURM:
@@ -60,7 +60,7 @@ class Peaks:
         return others
 
     def update_highest(self, owner: Owner, values: Iterable[float]) -> float:
-        """The highest of these and of all earlier values."""
+        """Return the highest of these and of all earlier values."""
         replica = self._replicas[owner]
         replica.highest = max((*values, replica.highest))
         return replica.highest

@@ -1,4 +1,4 @@
-"""Collectors: only this module names them."""
+"""Registry of collectors: only this module names them."""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -45,11 +45,11 @@ from jobmeter.plugins import Plugin, PluginKind, load_plugins, report_failure, s
 
 _log = logging.getLogger(__name__)
 _PATIENCE = 0.4
-"""Seconds that one turn may wait for devices: less than the shortest turn, that of ``jobmeter run``."""
+"""Seconds that one turn may wait for devices: less than a turn of ``jobmeter run``, the shortest."""
 _WAITS = 3
 """Waits for devices in a turn: to open them, to query their processes, and to read them."""
 _SLOW_MS = 60_000
-"""The interval of slow collectors, and of metrics that change slowly."""
+"""Interval of slow collectors, and of metrics that change slowly."""
 _MOUNTS_MS = 30_000
 
 
@@ -84,7 +84,7 @@ def create_host_collectors(place: NodeIdentity) -> list[Planned]:
 
 
 def create_plugin_collectors(place: NodeIdentity, others: Iterable[Planned]) -> list[Planned]:
-    """Create the collectors of plug-ins. ``others`` are the agent's own, whose names are taken.
+    """Create the collectors of plug-ins. The names of ``others`` are taken.
 
     ``every_ms`` of a collector, if there, is its shortest interval.
     """
@@ -112,7 +112,7 @@ def _plan_plugin(plugin: Plugin, place: NodeIdentity) -> Planned | None:
 
 @dataclass(frozen=True, slots=True)
 class JobCollectors:
-    """The collectors of jobs, which share one table of processes."""
+    """Collectors of jobs, which share one table of processes."""
 
     table: ProcessTable
     jobs: JobsCollector
@@ -121,7 +121,7 @@ class JobCollectors:
     watch: ProcessWatch = field(default_factory=ProcessWatch)
     ends: EndWatch | None = None
     mounts: MountsCollector | None = None
-    """Collector of the filesystems that replicas use; absent if they are not measured."""
+    """Collector of the filesystems that replicas use, if they are measured."""
 
     def start(self) -> None:
         """Begin to read the kernel's events about processes, if permitted."""
@@ -133,7 +133,7 @@ class JobCollectors:
 
     @property
     def planned(self) -> list[Planned]:
-        """Collectors of jobs. The collector of processes comes first: it refreshes the table."""
+        """Collectors of jobs. The collector of processes comes first, because it refreshes the table."""
         mounts = [Planned(self.mounts, _MOUNTS_MS)] if self.mounts else []
         return [Planned(self.jobs), *mounts, *map(Planned, self.accelerators)]
 
@@ -153,7 +153,7 @@ class JobCollectors:
         return [one.states for one in self.accelerators]
 
     def list_claims(self) -> dict[str, list[tuple[Owner, float]]]:
-        """Return the replicas that have each device, with the share of the whole device."""
+        """Return the replicas that have each device, with their shares of the whole device."""
         devices = self.find_devices()
         sizes = {name: float(device.details.get("slices") or 1) for name, device in devices.items()}
         wholes = {name: name.partition(":")[0] for name in devices}
@@ -191,8 +191,8 @@ def create_job_collectors(
     """Create the collectors of the jobs whose processes ``classifier`` finds.
 
     ``alone``: one job measures itself, and leaves metrics without a job to the agent of the node. ``patience``: seconds
-    that one tick may wait for devices. ``state``: folder that stores counters and the numbers of devices over a
-    restart. ``job_mapping``: folder in which a prolog writes the devices of jobs.
+    that one tick may wait for devices. ``state``: folder that stores counters and the numbers of devices.
+    ``job_mapping``: folder in which a prolog writes the devices of jobs.
     """
     watch = ProcessWatch()
     table = ProcessTable(classifier, watch=watch)
@@ -218,9 +218,9 @@ def create_accelerator_collectors(
     patience: float = _PATIENCE,
     job_mapping: Path | None = None,
 ) -> list[AcceleratorCollector[Any]]:
-    """Create the collector of each vendor. See ``create_job_collectors`` for the arguments.
+    """Create the collector of each vendor. For the arguments see ``create_job_collectors``.
 
-    Each vendor has its own thread and its own sources of allocations, so that a driver that hangs holds up no other.
+    Each vendor has its own thread and its own sources of allocations, so that a driver that hangs affects no other.
     """
     machine = names.machine
     patience /= _WAITS

@@ -1,4 +1,4 @@
-"""State of a replica at one moment, and its memory: current and peak."""
+"""Replica at one moment, and its memory: current and peak."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ class ReplicaProcesses:
     """Replica at one moment.
 
     ``living`` are its running processes, ``outside`` those that are in no replica's groups. ``last`` are readings of
-    its groups when a process ended.
+    its groups at the end of a process.
     """
 
     living: list[Process] = field(default_factory=list)
@@ -30,7 +30,7 @@ class ReplicaProcesses:
 
 
 class ReplicaMemory:
-    """Measures the memory of replicas by their groups; by processes for memory that groups do not count.
+    """Measures the memory of replicas by their groups, and by processes for memory that groups do not count.
 
     For one thread.
     """
@@ -43,7 +43,7 @@ class ReplicaMemory:
         self._high_water = HighWater()
 
     def begin_scan(self, processes: Iterable[Process]) -> set[Owner]:
-        """Update with the current processes; replicas that now belong to another job are reset and returned."""
+        """Update with the current processes. Reset and return replicas that now belong to another job."""
         return self._peaks.update(processes)
 
     def read(self, replicas: Mapping[Owner, ReplicaProcesses]) -> None:
@@ -92,7 +92,7 @@ def _list_charged_memory(replica: ReplicaProcesses) -> list[float]:
 
 
 def _divide_processes(replica: ReplicaProcesses) -> tuple[list[ProcessStat], list[ProcessStat]]:
-    """Split its living processes into those whose memory its groups count, and the others."""
+    """Split the living processes into those whose memory the groups count, and the others."""
     apart = replica.outside if _list_charged_memory(replica) else replica.living
     keys = {process.stat.key for process in apart}
     inside = [process.stat for process in replica.living if process.stat.key not in keys]

@@ -1,9 +1,9 @@
 """Frames on disk that wait for the server.
 
-A spool is a folder of append-only segment files, each a sequence of frames as they go over the wire. Appended frames
+A spool is a folder of append-only segment files. Each is a sequence of frames as they go over the wire. Appended frames
 survive the death of the process at any moment; a partial frame is truncated at the next start. A segment is deleted
-once the server has acknowledged all of it. After a restart a segment that was acknowledged in part is sent again as a
-whole, which the server counts once.
+once the server has acknowledged all of it. After a restart a partly acknowledged segment is sent again as a whole,
+which the server counts once.
 """
 
 import fcntl
@@ -22,7 +22,7 @@ from jobmeter.wire.native.logs import read_line_times
 
 _SUFFIX = ".frames"
 _MOST_REJECTED = 64
-"""Most refused bodies that are stored for inspection; the oldest is dropped first."""
+"""Most refused bodies that are stored for inspection. The oldest are dropped first."""
 
 _log = logging.getLogger(__name__)
 
@@ -47,15 +47,15 @@ class Batch:
 class Spool:
     """Bounded queue of frames in a folder that one process uses at a time. Thread-safe.
 
-    ``dropped`` counts lost samples by reason: ``spool.full`` (the oldest, beyond the bound), ``refused`` (quarantined);
-    ``dropped_lines`` counts log lines, ``losses`` how often frames of any kind were lost.
-    ``damaged`` counts bytes that could not be read.
+    ``dropped`` counts lost samples by reason: ``spool.full`` (the oldest, beyond the bound) and ``refused``
+    (quarantined). ``dropped_lines`` counts log lines, ``losses`` the drops of frames of any kind, ``damaged`` the
+    unreadable bytes.
     """
 
     def __init__(self, directory: Path, max_bytes: int = 256 * 2**20, segment_bytes: int = 2**20) -> None:
         """Open the folder, created if missing. Its file ``lock`` has the number of this process.
 
-        Raises ConflictError when another process has it open.
+        Raises ConflictError if another process has it open.
         """
         make_folder(directory)
         self.directory = directory
@@ -88,7 +88,7 @@ class Spool:
             return sum(self._sizes.values()) - done
 
     def append(self, frame: bytes) -> None:
-        """Store a frame. Raises OSError, without storing a part of it, when the disk fails."""
+        """Store a frame. Raises OSError if the disk fails; then no part of it is stored."""
         with self._lock:
             self._make_room(len(frame))
             if self._active is None or self._sizes[self._active] >= self._segment_bytes:
@@ -115,7 +115,7 @@ class Spool:
             return None
 
     def release(self, end: SpoolPosition) -> None:
-        """Delete everything before ``end``: the server has acknowledged it."""
+        """Delete everything before ``end``, which the server has acknowledged."""
         with self._lock:
             for segment in [number for number in self._sizes if number < end.segment]:
                 self._remove(segment)
@@ -124,7 +124,7 @@ class Spool:
             self._read = max(self._read, end)
 
     def set_aside(self, batch: Batch, reason: str) -> None:
-        """Move permanently refused frames into the folder ``rejected``, and count them."""
+        """Quarantine refused frames in the folder ``rejected``, and count them."""
         folder = self.directory / "rejected"
         with self._lock:
             self.losses += 1
@@ -142,9 +142,9 @@ class Spool:
         self.release(batch.end)
 
     def adopt(self, directory: Path) -> bool:
-        """Take over the frames of another spool, before all appended later. False while another process uses it.
+        """Take over the older frames of another spool, before the first ``append``.
 
-        Only before the first ``append``: those frames are older.
+        Returns False while another process uses it.
         """
         try:
             other = Spool(directory, self.max_bytes, self._segment_bytes)
@@ -173,7 +173,7 @@ class Spool:
         return dict(self._sizes)
 
     def remove_folder(self) -> None:
-        """Remove the folder of a closed spool, unless something is left in it."""
+        """Remove the folder of a closed spool, unless frames are left in it."""
         try:
             if not any(path.suffix == _SUFFIX for path in self.directory.rglob("*")):
                 for path in self.directory.iterdir():
@@ -192,7 +192,7 @@ class Spool:
         return self.directory / f"{segment:012d}{_SUFFIX}"
 
     def _recover(self) -> dict[int, int]:
-        """Return the existing segments; a partial frame at the end of the last one is truncated."""
+        """Return the existing segments. A partial frame at the end of the last one is truncated."""
         found = sorted(path for path in self.directory.glob(f"*{_SUFFIX}") if path.stem.isdigit())
         sizes = {int(path.stem): path.stat().st_size for path in found}
         if found:
@@ -287,7 +287,7 @@ def _find_next_frame(data: memoryview, offset: int) -> int | None:
 
 
 def _measure_whole_frames(data: bytes) -> int:
-    """Return the length of the data up to its last whole frame. Earlier damage is left for the reader to skip."""
+    """Return the length of the data up to the last whole frame. Earlier damage is left for the reader to skip."""
     view, end, at = memoryview(data), 0, _find_next_frame(memoryview(data), 0)
     while at is not None:
         while (following := _end_of_frame(view, at)) is not None:

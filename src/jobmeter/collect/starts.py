@@ -1,55 +1,25 @@
 """Zero points of a replica's counters: its start, if it began while the agent ran.
 
-The increase of a counter excludes usage before its first sample. A replica that was absent in the last scan used
-nothing before its first process started, so its counters get a zero at that time.
+The increase of a counter excludes usage before its first sample. A replica that the last scan did not find used nothing
+before its first process started, so its counters get a zero at that time.
 """
 
 import os
 from collections.abc import Callable, Mapping
 
 from jobmeter.collect.clock import read_elapsed_ns
-from jobmeter.collect.host.pressure import RESOURCES
 
-GIVEN = (
-    "cpu.periods",
-    "cpu.throttled.periods",
-    "memory.limit.slowed",
-    "memory.limit.reached",
-    "disk.read.operations",
-    "disk.write.operations",
-    "io.read",
-    "io.write",
-)
-"""Counters that are given as a group or the processes count them."""
-COUNTERS = frozenset(
-    {
-        "cpu.time",
-        "cpu.throttled.time",
-        "memory.oom.kills",
-        "disk.read",
-        "disk.write",
-        *GIVEN,
-        *(f"pressure.{resource}{line}" for resource in RESOURCES for line in ("", ".full")),
-    }
-)
-"""Counters of a replica's own control group or its processes.
-
-Network traffic is excluded: a network namespace is often older than the replica that uses it, such as a pod's.
-"""
 SHORTEST_MS = 250
-"""Least time in milliseconds between the zero and a reading.
-
-An earlier one waits for the next scan: its rate would mean nothing.
-"""
+"""Least time in milliseconds between the zero and a reading, for a meaningful rate. An earlier reading is left out."""
 _SCANS = 2
-"""Scans until a replica is found: in its first scan a process may still be a copy of its parent."""
+"""Scans until a replica is found: at its first scan a process may still be a copy of its parent."""
 
 
 class Starts:
     """Finds the zero points of a replica's counters. For one thread.
 
-    Replicas that started before this object was created, or before the last but one scan, may have used something
-    already and get no zero.
+    Replicas that started before this object, or before the last but one scan, get no zero: they may have used
+    something.
     """
 
     def __init__(
@@ -59,9 +29,9 @@ class Starts:
         ticks_per_second: int = 0,
         cores: int = 0,
     ) -> None:
-        """``epoch_ms`` converts milliseconds since the start of the machine to epoch milliseconds.
+        """``epoch_ms`` converts milliseconds since the boot to epoch milliseconds.
 
-        ``elapsed`` returns nanoseconds since then. ``cores`` bounds the possible usage since a start.
+        ``elapsed`` returns nanoseconds since the boot. ``cores`` limits the possible usage since a start.
         """
         self._epoch_ms = epoch_ms
         self._elapsed = elapsed
@@ -77,14 +47,14 @@ class Starts:
         self._now = self._elapsed()
 
     def was_scanned(self, start: int) -> bool:
-        """True for a process, by its start, that existed at a scan before the last one."""
+        """Return True for a process, by its start, that existed at a scan before the last one."""
         return self._scans[0] > self._created and self._precedes_last_scan(start)
 
     def find_zero_ms(self, start: int, values: Mapping[str, float | None], now_ms: int) -> int | None:
-        """Return the time when counters that read ``values`` at ``now_ms`` were zero, in epoch milliseconds.
+        """Return the time at which counters with these ``values`` at ``now_ms`` were zero, in epoch milliseconds.
 
-        ``start`` belongs to the replica's first process, in ticks since the start of the machine. None if earlier usage
-        is unknown: it began before the first scan, or its group has more CPU time than possible since.
+        ``start`` is that of the replica's first process, in ticks since the boot. None if earlier usage is unknown: the
+        replica began before the first scan, or its group has more CPU time than possible since.
         """
         if self._precedes_last_scan(start):
             return None

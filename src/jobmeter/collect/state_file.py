@@ -1,4 +1,4 @@
-"""Values that outlive the program, in JSON files; counters, so that no counter of a job falls after a restart."""
+"""Values that outlive the program, in JSON files. Stored counters of a job do not fall after a restart."""
 
 import logging
 from collections.abc import Mapping
@@ -17,10 +17,10 @@ T = TypeVar("T")
 
 
 class StateFile(Generic[T]):
-    """File of one value; ``path`` None: nothing is stored. Not for concurrent changes.
+    """File of one value; without ``path`` nothing is stored. Not for concurrent changes.
 
-    An unreadable file is logged as ``unreadable``, a format of the path and the error, if given. An unwritable file is
-    logged at ``level``.
+    An unreadable file is logged with ``unreadable``, a format of the path and the error, if given. An unwritable file
+    is logged at ``level``.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class _Entry(msgspec.Struct):
 
 
 class _File(msgspec.Struct):
-    """``elapsed_ms`` is the time of writing, in milliseconds since the start of the machine ``boot``."""
+    """``elapsed_ms`` is the time of writing, in milliseconds since the boot with the id ``boot``."""
 
     boot: str
     elapsed_ms: int
@@ -90,27 +90,24 @@ class _File(msgspec.Struct):
 
 
 class CounterFile:
-    """Stores the counters in a file that is replaced atomically. An unreadable or unwritable file affects nothing else.
+    """Stores counters in a file that is replaced atomically. A failure to read or write it affects nothing else.
 
-    ``saved_ms`` is the time of the loaded file, in milliseconds since the machine started; None if unknown. Processes
-    that started later are not included.
+    ``saved_ms`` is the time of the loaded file, in milliseconds since the boot; None if unknown.
     """
 
     def __init__(self, path: Path | None) -> None:
         self.saved_ms: int | None = None
         unreadable = "the counters of the last start cannot be read from %s: %s"
-        self._file = StateFile(path, msgspec.json.Decoder(_File | list[_Entry]), unreadable)
+        self._file = StateFile(path, msgspec.json.Decoder(_File), unreadable)
         self._last: Mapping[Owner, Mapping[str, float]] = {}
 
     def load(self) -> Reached:
-        """Return the saved counters; empty without any, or if the machine has been restarted since."""
-        entries: list[_Entry] = []
+        """Return the saved counters; empty without any, or if the machine was restarted since."""
         found = self._file.load()
-        if isinstance(found, list):
-            entries = found  # the format without the time
-        elif found is not None and found.boot == read_boot_id():
-            entries, self.saved_ms = found.entries, found.elapsed_ms
-        return {Owner(entry.job, entry.replica, entry.attempt): entry.reached for entry in entries}
+        if found is None or found.boot != read_boot_id():
+            return {}
+        self.saved_ms = found.elapsed_ms
+        return {Owner(one.job, one.replica, one.attempt): one.reached for one in found.entries}
 
     def save(self, reached: Mapping[Owner, Mapping[str, float]]) -> None:
         """Save the counters if they have changed."""

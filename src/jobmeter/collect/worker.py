@@ -1,4 +1,4 @@
-"""Run one collector in its own thread, so that its failures and hangs do not affect others."""
+"""Run one collector in a thread, so that its failures and hangs do not affect others."""
 
 import logging
 from dataclasses import dataclass, field
@@ -10,9 +10,9 @@ from jobmeter.collect.call_thread import CallThread
 from jobmeter.model.time import Clock
 
 _TRIES = 3
-"""Failures in a row after which a collector is suspended."""
+"""Consecutive failures after which a collector is suspended."""
 _LONGEST_REST = 64
-"""Most turns that a failing collector is suspended."""
+"""Most turns for which a failing collector is suspended."""
 _STOP_SECONDS = 0.1
 """Longest wait in seconds for a collector after a stop request."""
 
@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Outcome:
-    """Result of one turn of a collector: ``success`` is False if it failed, hangs, or is suspended."""
+    """Result of a turn of a collector. ``success`` is False if it failed, hangs, or is suspended."""
 
     success: bool
     duration: float
@@ -29,7 +29,7 @@ class Outcome:
 
 
 class Worker:
-    """Runs a collector, waits for it at most ``timeout`` seconds, and never runs it twice concurrently.
+    """Runs a collector, waits for it at most ``timeout`` seconds, and never runs it twice at once.
 
     After three failures in a row the collector is suspended for 2, then 4, up to 64 turns.
     """
@@ -68,7 +68,7 @@ class Worker:
         return True
 
     def finish(self, deadline: float, stop: Event | None = None) -> Outcome:
-        """Return the result of the turn; a collector that has not returned by ``deadline`` (monotonic seconds) hangs.
+        """Return the result of the turn. A collector that has not returned by ``deadline`` (monotonic seconds) hangs.
 
         A collector that hung before is not awaited again. The wait ends soon after ``stop`` is set.
         """

@@ -1,4 +1,4 @@
-"""XIDs of the kernel's log and of the driver. An XID that both report is one event."""
+"""XIDs of the kernel's log and of the driver, each once."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from jobmeter.model.xid import read_xid
 SAME_MS = 5 * SECOND
 """Longest time in ms between the two reports of one XID."""
 _MOST = 1_000
-"""Largest number of reports that wait for a counterpart."""
+"""Most reports that wait for their counterpart."""
 _Report = tuple[str, int, int]
 """Address and code of an XID, and its time."""
 
@@ -20,8 +20,8 @@ _Report = tuple[str, int, int]
 class XidReports:
     """Record source: the events of ``kernel`` and of ``drivers``, each XID once.
 
-    The kernel's line is the event, because the line names the process and is in the system log. If the driver's report
-    came first, the report is the event, and the line is left out.
+    The kernel's line is the event, because it names the process and is in the system log. If the driver's report came
+    first, the report is the event, and the line is left out.
     """
 
     def __init__(self, kernel: RecordSource, drivers: Sequence[RecordSource]) -> None:
@@ -42,7 +42,7 @@ class XidReports:
         return Records(events=[*lines, *events])
 
     def _is_reported(self, line: EventRecord) -> bool:
-        """True if a driver reported this line's XID before. Each report matches one line."""
+        """Return True if a driver reported this line's XID before. Each report matches one line."""
         match = _find(self._reports, line)
         if match is not None:
             self._reports.remove(match)

@@ -26,7 +26,7 @@ _NOTHING: Signals = {}
 _WINDOWS = 5
 """Windows in a hold time over which a level is averaged."""
 _FEW = 4
-"""Replicas of a node that are named beside it, at most; of more their number is."""
+"""Most replicas that are named beside their node; for more, their number is given."""
 _INTERACTIVE_TYPE = re.compile(r"notebook|jupyter|interactive|(?<![a-z])(?:dsw|ide|workbench)(?![a-z])", re.IGNORECASE)
 _INTERACTIVE_COMMAND = re.compile(
     r"(?:^|[\s/])(?:jupyter(?!-?\s*(?:nbconvert|execute|run)\b)(?:-\w+|hub-singleuser)?|code-server|openvscode-server|rserver)"
@@ -34,9 +34,9 @@ _INTERACTIVE_COMMAND = re.compile(
     r"|(?:^|[\s/])python[\d.]*\s+(?:-[a-zA-Z]+\s+)*-m\s+(?:notebook|jupyter(?:lab)?|ipykernel(?:_launcher)?|IPython)(?=\s|$)"
     r"|^\s*(?:\S*/)?(?:ba|z|da)?sh(?:\s+-[il]+)*\s*$"
 )
-"""A type or a command of jobs that wait for a person."""
+"""Types and commands of interactive jobs, which wait for a person."""
 Addresses = Mapping[tuple[str, str], str]
-"""By node and address on the bus (``pci_address``) the name of a device: ``gpu2``."""
+"""Names of devices, such as ``gpu2``, by node and PCI address."""
 
 
 class UsedMounts(msgspec.Struct, frozen=True):
@@ -240,20 +240,20 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
             return
         # Most rules ask for the same signals with the same thresholds.
         key = signals is self.nodes, metric, numbers["warm_up"], numbers["warm_up_share"], numbers["coverage"]
-        found = self._judged.get(key)
+        found = self._measured_enough.get(key)
         if found is None:
             span = self.skip_warm_up(numbers)
             inside = (signal.cut(span.start_ms, span.end_ms) for signal in signals[metric])
             # The coverage of a member's own life: it may have started later, or ended earlier, than the job.
             found = [one for one in inside if len(one) and one.coverage >= numbers["coverage"]]
-            self._judged[key] = found
+            self._measured_enough[key] = found
         if reaching > -np.inf:
             yield from (one for one in found if one.value.max() >= reaching)
         else:
             yield from found
 
     @cached_property
-    def _judged(self) -> dict[tuple[bool, str, float, float, float], list[Signal]]:
+    def _measured_enough(self) -> dict[tuple[bool, str, float, float, float], list[Signal]]:
         return {}
 
 

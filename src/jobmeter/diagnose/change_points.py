@@ -14,13 +14,13 @@ from jobmeter.model.event import Level
 from jobmeter.model.time import MINUTE, NS_PER_MS
 
 METRICS = ("cpu.usage", "cpu.utilization", "gpu.utilization", "npu.utilization", "memory.usage", "gpu.memory.usage")
-"""The metrics whose levels are compared, of those that rules read."""
+"""The metrics whose levels are compared, among the metrics that rules read."""
 WINDOW = 12
 """Points on either side of a change."""
 MOST_OF_ONE, MOST = 3, 200
 _RELATIVE, _NOISE, _LEAST_SHARE = 0.5, 4.0, 0.02
 PEAK_LINES, PEAK_FACTOR = 20, 5
-"""Warning lines of a minute that make a peak, and how many times more than in the usual minute there must be."""
+"""Fewest warnings of a minute that make a peak, and their least ratio to the median minute."""
 
 
 class ChangePoint(msgspec.Struct, frozen=True):
@@ -39,8 +39,8 @@ def find_metric_changes(case: Case) -> list[ChangePoint]:
     Far means by half of the higher mean, by four times the spread on either side, and by a fiftieth of the highest
     value.
     """
-    found = [turn for name in METRICS for signal in case.means.get(name, ()) for turn in _changes(signal)]
-    return sorted(found, key=lambda turn: turn.time)[:MOST]
+    found = [one for name in METRICS for signal in case.means.get(name, ()) for one in _changes(signal)]
+    return sorted(found, key=lambda one: one.time)[:MOST]
 
 
 def _changes(signal: Signal) -> Iterator[ChangePoint]:
@@ -78,10 +78,10 @@ def log_peaks(case: Case) -> list[ChangePoint]:
             minute = line.time_ns // NS_PER_MS // MINUTE * MINUTE
             counts.setdefault(line.replica, Counter())[minute] += 1
     found = [
-        ChangePoint(minute, "warnings", f"{count} lines that warn in a minute", replica)
+        ChangePoint(minute, "warnings", f"{count} warnings and errors in a minute", replica)
         for replica, of_minute in counts.items()
         for minute, count in of_minute.items()
         if count >= PEAK_LINES
         and (len(of_minute) == 1 or count >= PEAK_FACTOR * float(np.median(list(of_minute.values()))))
     ]
-    return sorted(found, key=lambda turn: turn.time)[:MOST]
+    return sorted(found, key=lambda one: one.time)[:MOST]

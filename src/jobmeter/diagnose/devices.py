@@ -6,11 +6,9 @@ import numpy as np
 from msgspec.structs import replace
 
 from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.rule import Findings, Rule
-from jobmeter.diagnose.signal import Member, Signal, align_signals, name_device
+from jobmeter.diagnose.signal import Member, Signal, align_signals
 from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.model.batch import Bools, Float64s
-from jobmeter.model.finding import Severity
 from jobmeter.model.time import MINUTE
 from jobmeter.query.stretches import Stretch
 
@@ -19,17 +17,7 @@ BUSY = tuple(f"{prefix}.{name}" for prefix in PREFIXES for name in ("utilization
 """The metrics that ``measure_load`` reads."""
 _OFTEN = 0.95
 _MOMENTS = 0.02
-"""Share of the time in which a device that does not work may be above idle: a monitor looks at it."""
-
-
-def find_raised_flags(rule: Rule, case: Case, _numbers: Numbers, severity: Severity, text: str) -> Findings:
-    """Find devices with a flag that was raised at any time. The rule's metric is the flag; ``text`` explains it."""
-    for signal in case.means.get(rule.metrics[0], ()):
-        up = signal.value > 0
-        if up.any():
-            span = int(signal.time[up][0]), max(int(signal.until[up][-1]), int(signal.time[up][-1]) + 1)
-            evidence = signal.cite(text, 1.0, 0.0, "", time=span[0])
-            yield rule.report(name_device(signal), severity, span, [evidence], 0.99)
+"""Share of the time in which an unused device may be above idle, because a monitoring program reads it."""
 
 
 def measure_load(case: Case, numbers: Numbers) -> list[Signal]:
@@ -52,7 +40,7 @@ def read_level_beside(case: Case, metric: str, signal: Signal, numbers: Numbers)
 
 
 def read_level_at(other: Signal, signal: Signal, numbers: Numbers) -> Float64s:
-    """Return the level of another line at the times of a signal, NaN at times without a measurement.
+    """Return the level of another signal at the times of a signal, NaN at times without a measurement.
 
     A metric that is read once a minute begins later than one that is read often. So its first level also counts for the
     time before.
@@ -92,7 +80,7 @@ def _is_steady(value: Float64s, numbers: Numbers) -> bool:
 
 
 def find_growth_storms(case: Case, metric: str, numbers: Numbers) -> Iterator[tuple[Signal, float, tuple[int, int]]]:
-    """Yield lines of a counter that grew by more than ``rate`` a minute, with the rate and the time.
+    """Yield signals of a counter that grew by more than ``rate`` a minute, with the rate and the time.
 
     The growth lasts at least for the hold time, without a longer pause.
     """
@@ -114,12 +102,12 @@ def works(signal: Signal, numbers: Numbers) -> bool:
 
 
 def has_devices(case: Case, numbers: Numbers) -> bool:
-    """True if ``measure_load`` has any lines."""
+    """True if ``measure_load`` returns any signals."""
     return any(case.has_signals(name, numbers) for name in BUSY)
 
 
 def average_replica(signals: list[Signal], replica: str) -> Signal | None:
-    """Average a replica's devices to one line; None without devices."""
+    """Average the signals of a replica's devices to one; None without devices."""
     own = [signal for signal in signals if signal.replica == replica]
     if not own:
         return None

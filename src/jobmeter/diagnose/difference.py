@@ -97,7 +97,7 @@ def _fold_phases(phases: JobPhases, missing: frozenset[str]) -> list[tuple[Phase
     found: list[tuple[PhaseSpan, PhaseCause | None]] = []
     for span in phases.spans:
         if Phase.QUEUED in missing and span.phase in _BEFORE:
-            continue  # one of both is not known from its submission on
+            continue  # the submission of one of the jobs is unknown
         found.append((span, _cause(span, missing)))
     return found
 

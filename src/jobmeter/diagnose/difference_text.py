@@ -21,7 +21,7 @@ _METRICS: Mapping[PhaseCause, tuple[str, ...]] = {
 }
 _COUNTED = frozenset({PhaseCause.CHECKPOINT, PhaseCause.RESTART})
 _MOST, _SMALL, _SAME = 4, 0.05, 0.01
-"""Parts in a sentence; the share of the difference below which one is left out; jobs that differ by less are alike."""
+"""Most parts in a sentence; least share of the difference for a part; share of the time below which jobs are equal."""
 _LEAST_MS = 1_000
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from jobmeter.diagnose.case import Case
-from jobmeter.diagnose.lives import strip_rank
+from jobmeter.diagnose.failures import strip_rank
 from jobmeter.diagnose.rank_findings import rank_findings
 from jobmeter.diagnose.registry import list_rules
 from jobmeter.diagnose.rule import THRESHOLDS, Rule
@@ -20,7 +20,7 @@ def examine(case: Case, thresholds: Thresholds, which: Sequence[Rule] | None = N
     facts: list[Finding] = []
     for rule in chosen:
         found = causes if rule.cause is not None else facts
-        found += rule.find(rule, case, thresholds[rule.thresholds])
+        found += rule.evaluate(case, thresholds[rule.thresholds])
         facts += rule.find_facts(rule, case, thresholds[rule.name]) if rule.find_facts else ()
     by_name = {rule.name: rule for rule in chosen}
     causes = [_add_sentence(case, one, _speaker(one)) for one in causes]

@@ -23,7 +23,7 @@ from jobmeter.query.request import By, JobQuestion, JobRef, LogQuestion, Measure
 from jobmeter.query.sampled import SampledLine, SampledQuestion
 
 STEPS = 720
-"""Steps of a job's life that rules see at most; of a job with many devices fewer."""
+"""Most steps of a job's life that rules see; fewer for a job with many devices."""
 _FEWEST, _POINTS, _POINTS_A_QUESTION = 30, 4_000_000, 1_000_000
 MOST_EVENTS, TAIL_LINES, WARNING_LINES, SEARCHED_LINES = 1_000, 2_000, 2_000, 1_000
 
@@ -87,7 +87,7 @@ def read_job_signals(
 
 
 def convert_lines(lines: Iterable[SampledLine]) -> Iterator[Signal]:
-    """Convert the lines of an answer to signals."""
+    """Convert the series of an answer to signals."""
     for line, presence in ((one.line, one.presence) for one in lines):
         signal = Signal(line.metric, presence.first, line.value, line.replica, line.node, line.device, line.rank)
         yield signal.with_ends(presence.until)

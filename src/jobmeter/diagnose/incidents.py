@@ -10,7 +10,7 @@ from jobmeter.model.log import LogLine
 from jobmeter.model.time import NS_PER_MS
 
 APART_MS = 5_000
-"""Most time between two reports of one thing: by the reader of a log, and by the agent that made an event of a line."""
+"""Longest time between two reports of one incident, such as a log line and the event that an agent made of it."""
 _LINE, _EVENT = "log", "event"
 
 
@@ -50,7 +50,7 @@ def group_incidents(reports: Iterable[IncidentReport], apart_ms: float = APART_M
     copies = {(one.source, one.digest): one for one in reports}
     found: list[list[IncidentReport]] = []
     first_open = 0
-    after: dict[str, int] = {}  # of each source the incident behind the last one that it has reported
+    after: dict[str, int] = {}  # by source: the index after the last incident that it reported
     for one in sorted(copies.values(), key=lambda one: (one.time, one.source, repr(one.digest))):
         while first_open < len(found) and one.time - found[first_open][0].time > apart_ms:
             first_open += 1

@@ -18,9 +18,9 @@ from jobmeter.query.execute import Executor
 from jobmeter.query.request import LogQuestion, NodeRef
 
 MOST_LINES = 200
-"""Most lines of one node that are read from the start; of further lines, this many from the end."""
+"""Most lines of one node that are read from the start; with more lines, as many are read from the end."""
 QUIET = 50
-"""Lines of the kernel of a quiet node over a job's life, at most."""
+"""Most kernel lines over a job's life with which a node is quiet: all its lines are read."""
 MOST_TASK_LINES, LEAST_LINES = 8_000, 8
 """Most lines of all nodes of a task; also the least number of lines of one node that a rule reads."""
 SIGKILLED = 128 + 9

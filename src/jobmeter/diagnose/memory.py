@@ -1,66 +1,97 @@
-"""Shared by rules about memory: a share of a limit over time, and lasting growth."""
+"""Rules about memory, one in each table of ``memory.toml``: a raised flag, a nearly reached limit, lasting growth."""
 
-from collections.abc import Callable, Iterator, Sequence
+import tomllib
+from collections.abc import Iterator, Sequence
+from importlib.resources import files
 
 import msgspec
 import numpy as np
 
 from jobmeter.diagnose.case import Case
 from jobmeter.diagnose.rule import Findings, Rule
-from jobmeter.diagnose.signal import Signal, compute_trend
+from jobmeter.diagnose.signal import Signal, compute_trend, name_device, name_replica
 from jobmeter.diagnose.thresholds import Numbers
 from jobmeter.diagnose.wording import find_title, format_amount, format_length
 from jobmeter.model.batch import Float64s, Int64s
-from jobmeter.model.finding import Evidence, Severity, Subject
+from jobmeter.model.finding import Severity, Subject
 
 
-def find_leaks(
-    rule: Rule, case: Case, numbers: Numbers, subject_of: Callable[[Signal], Subject], *, limit_by_record: bool = False
-) -> Findings:
-    """Find memory that grows steadily up to the end and will reach its limit soon.
+class RaisedFlag(Rule, frozen=True, kw_only=True, tag_field="kind", tag="flag"):
+    """A rule that finds devices whose flag, the metric, was raised at any time. ``text`` explains the flag."""
 
-    The metrics of the rule are pairs of used memory and its limit. With ``limit_by_record`` the limit of the job's
-    record replaces a limit without measurements.
+    text: str
+    severity: Severity
+
+    def evaluate(self, case: Case, _numbers: Numbers) -> Findings:
+        """Find devices with the flag."""
+        for signal in case.means.get(self.metrics[0], ()):
+            up = signal.value > 0
+            if up.any():
+                span = int(signal.time[up][0]), max(int(signal.until[up][-1]), int(signal.time[up][-1]) + 1)
+                evidence = signal.cite(self.text, 1.0, 0.0, "", time=span[0])
+                yield self.report(name_device(signal), self.severity, span, [evidence], 0.99)
+
+
+class NearLimit(Rule, frozen=True, kw_only=True, tag_field="kind", tag="near limit"):
+    """A rule that finds devices or replicas whose memory utilization, a metric, was above a share for long enough."""
+
+    severity: Severity
+
+    def evaluate(self, case: Case, numbers: Numbers) -> Findings:
+        """Find memory near its limit."""
+        share = numbers["share"]
+        for metric in self.metrics:
+            for signal in case.average_signals(metric, numbers, reaching=share):
+                longest = case.find_stretch(signal, signal.value > share, numbers)
+                if longest is not None:
+                    most = float(signal.select_values(longest).max())
+                    text = f"{find_title(metric)} is at {format_amount(most, '1')} of its limit"
+                    evidence = signal.cite(text, most, share, "1", time=longest.start)
+                    yield self.report(_name_owner(signal), self.severity, longest.span, [evidence], 0.95)
+
+
+class MemoryLeak(Rule, frozen=True, kw_only=True, tag_field="kind", tag="leak"):
+    """A rule that finds memory that grows steadily up to the end and will reach its limit soon.
+
+    The metrics are pairs of used memory and its limit. With ``limit_by_record`` the limit of the job's record replaces
+    a limit without measurements.
     """
-    for used, limits in zip(rule.metrics[::2], rule.metrics[1::2], strict=True):
-        recorded = case.job.limits.get(limits) if limit_by_record else None
-        for signal in case.select_signals(used, numbers):
-            limit = limit_of(case.means.get(limits, ()), signal, recorded)
-            leak = next((found for part in _ends(signal, numbers) if (found := find_leak(part, limit, numbers))), None)
-            if leak is not None:
-                yield rule.report(*_leak(signal, subject_of(signal), leak, limit))
+
+    limit_by_record: bool = False
+
+    def evaluate(self, case: Case, numbers: Numbers) -> Findings:
+        """Find growing memory."""
+        for used, limits in zip(self.metrics[::2], self.metrics[1::2], strict=True):
+            recorded = case.job.limits.get(limits) if self.limit_by_record else None
+            for signal in case.select_signals(used, numbers):
+                limit = get_limit(case.means.get(limits, ()), signal, recorded)
+                parts = (find_growth(part, limit, numbers) for part in _ends(signal, numbers))
+                growth = next(filter(None, parts), None)
+                if growth is not None:
+                    now, text = float(signal.value[-1]), _describe_growth(signal, growth, limit)
+                    evidence = signal.cite(text, now, limit, "By", time=growth.span[0])
+                    subject, confidence = _name_owner(signal), 0.95 * growth.fit
+                    yield self.report(subject, Severity.WARNING, growth.span, [evidence], confidence)
 
 
-def _leak(
-    signal: Signal, subject: Subject, leak: "Leak", limit: float | None
-) -> tuple[Subject, Severity, tuple[int, int], list[Evidence], float]:
-    until = (
-        ""
-        if leak.rest is None
-        else f", {format_length(leak.rest * 1000)} from its limit of {format_amount(limit or 0.0, 'By')}"
-    )
-    text = f"{find_title(signal.metric)} grows by {format_amount(leak.slope * 60, 'By')} a minute{until}"
-    now = float(signal.value[-1])
-    evidence = [signal.cite(text, now, limit, "By", time=leak.span[0])]
-    return subject, Severity.WARNING, leak.span, evidence, 0.95 * leak.fit
+def load_memory_rules() -> Iterator[Rule]:
+    """Yield the rules of ``memory.toml``."""
+    for name, table in tomllib.loads(files("jobmeter.diagnose").joinpath("memory.toml").read_text("utf-8")).items():
+        yield msgspec.convert({"name": name, **table}, RaisedFlag | NearLimit | MemoryLeak)
 
 
-def find_near_limits(
-    rule: Rule, case: Case, numbers: Numbers, subject_of: Callable[[Signal], Subject], severity: Severity
-) -> Findings:
-    """Find signals of a rule's metric, a utilization, that were above the share for long enough."""
-    share = numbers["share"]
-    for metric in rule.metrics:
-        for signal in case.average_signals(metric, numbers, reaching=share):
-            longest = case.find_stretch(signal, signal.value > share, numbers)
-            if longest is not None:
-                most = float(signal.select_values(longest).max())
-                text = f"{find_title(metric)} is at {format_amount(most, '1')} of its limit"
-                evidence = signal.cite(text, most, share, "1", time=longest.start)
-                yield rule.report(subject_of(signal), severity, (longest.start, longest.end), [evidence], 0.95)
+def _name_owner(signal: Signal) -> Subject:
+    return name_device(signal) if signal.device else name_replica(signal)
 
 
-class Leak(msgspec.Struct, frozen=True):
+def _describe_growth(signal: Signal, growth: "MemoryGrowth", limit: float | None) -> str:
+    text = f"{find_title(signal.metric)} grows by {format_amount(growth.slope * 60, 'By')} a minute"
+    if growth.rest is None:
+        return text
+    return f"{text}, {format_length(growth.rest * 1000)} from its limit of {format_amount(limit or 0.0, 'By')}"
+
+
+class MemoryGrowth(msgspec.Struct, frozen=True):
     """Growing memory: ``slope`` in bytes a second, the fit of a line, and seconds to the limit (None: unknown)."""
 
     slope: float
@@ -78,8 +109,8 @@ def _ends(signal: Signal, numbers: Numbers) -> Iterator[Signal]:
         length //= 2
 
 
-def find_leak(signal: Signal, limit: float | None, numbers: Numbers) -> Leak | None:
-    """Return the leak; None without one.
+def find_growth(signal: Signal, limit: float | None, numbers: Numbers) -> MemoryGrowth | None:
+    """Return the growth of leaking memory; None for other memory.
 
     Memory leaks if it grows on a straight line up to the end of the samples, in each third of the time, by enough of
     the limit and of itself. If there is a limit, memory must reach it soon.
@@ -102,7 +133,7 @@ def find_leak(signal: Signal, limit: float | None, numbers: Numbers) -> Leak | N
     rest = None if not limit else max(limit - float(signal.value[-1]), 0.0) / whole.slope
     if rest is not None and rest * 1000 > numbers["full"]:
         return None
-    return Leak(whole.slope, whole.fit, rest, signal.span)
+    return MemoryGrowth(whole.slope, whole.fit, rest, signal.span)
 
 
 def _thirds(signal: Signal) -> Iterator[tuple[Int64s, Float64s]]:
@@ -111,7 +142,7 @@ def _thirds(signal: Signal) -> Iterator[tuple[Int64s, Float64s]]:
     return ((signal.time[part], signal.value[part]) for part in parts)
 
 
-def limit_of(limits: Sequence[Signal], signal: Signal, otherwise: float | None) -> float | None:
+def get_limit(limits: Sequence[Signal], signal: Signal, otherwise: float | None) -> float | None:
     """Return the highest measured limit of the line's owner, else ``otherwise``."""
     own = [float(one.value.max()) for one in limits if one.member == signal.member and len(one)]
     return max(own, default=otherwise)

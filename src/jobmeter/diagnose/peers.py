@@ -24,19 +24,19 @@ WINDOWS = 10
 _COARSER = 4
 """Number of windows that become one of the next length."""
 _FEWEST = 3
-"""Windows in which a member differs, at least."""
+"""Fewest windows in which a member differs."""
 _FEW = 8
 """Most members for which each is compared with the others alone: it would move the median of all."""
 _NORMAL = 0.6745
 """The MAD of a normal distribution over its standard deviation."""
 _TAIL = 0.05
-"""Share of the members at either end that do not count for what the members span."""
+"""Share of the lowest and of the highest members that is ignored in the range of all members."""
 _ALIKE = 1 / 3
-"""A member was like the others before where it differed by less than this share of what it differs now."""
+"""A member was like the others before if it differed by less than this share of its present difference."""
 _TURNS = 0.25
-"""A member takes turns with others where it differs the other way for this share of the rest of the time."""
+"""A member takes turns with others if it differs in the other direction for this share of the rest of the time."""
 _PAUSE = 0.5
-"""Members pause together where their median falls below this share of its usual level."""
+"""Members pause together while their median is below this share of its usual level."""
 
 
 class PeerDifference(msgspec.Struct, frozen=True, eq=False):
@@ -113,12 +113,12 @@ class Peers(msgspec.Struct, frozen=True, eq=False):
         Noise may hide the condition at first: an outlier begins where the ``weaker`` condition began to last.
         ``share`` is the share of that time in which the condition must hold. If more members than the share ``most``
         always differed, they do so by design. Of few members, ``least`` may differ. If more than a third of the members
-        differ, and more than two of five, nobody can say which ones are odd.
+        differ, and more than two of five, the odd ones cannot be told apart, and none is returned.
         """
         rows = np.flatnonzero(apart.any(axis=1)).tolist()
         weaker = apart if weaker is None else apart | weaker
         found = [one for row in rows if (one := self._make_outlier(row, apart, weaker, numbers))]
-        if len(self) == 2 and len(found) == 2:  # nobody can say which one is odd: the lower one is named
+        if len(self) == 2 and len(found) == 2:  # either may be the odd one: the lower one is named
             found = [min(found, key=self._measure_height)]
         lasting = [one for one in found if not one.changed]
         changed = [one for one in found if one.changed]

@@ -125,7 +125,7 @@ def join_first(items: Sequence[str], most: int, separator: str = ", ") -> str:
 def _end(evidence: RankEvidence) -> str:
     code = evidence.exit_code
     if code is None:
-        return "is gone: no process of it runs"
+        return "is gone: it has no process"
     if 128 < code < 128 + 65:
         try:
             name = signal.Signals(code - 128).name
@@ -140,7 +140,7 @@ def _waits(evidence: RankEvidence) -> str:
         return "runs"
     words = next((text for pattern, text in _BY_WAIT if pattern.search(evidence.wait)), "")
     if evidence.state == "D":
-        return f"{words or 'waits for a device or filesystem'}, which nothing interrupts,"
+        return f"{words or 'waits for a device or filesystem'} (uninterruptible)"
     call, target = evidence.call, evidence.target
     if call in _TRANSFERS and target and not target.startswith("socket:"):
         verb = "read" if call.startswith("read") else "write"

@@ -13,9 +13,9 @@ from jobmeter.model.grouping import group_pairs
 MOST = 16
 """Findings of one rule, at most; beyond that one stands for all."""
 _NAMED = 8
-"""Findings whose sentences one that stands for all has as its evidence."""
+"""Findings whose sentences are the evidence of the one that stands for all."""
 _MOSTLY = 0.5
-"""Share of its time that hides a finding."""
+"""Least share of a finding's time that another finding must cover to hide it."""
 _BARE = frozenset({Weight.SIGNAL, Weight.FALLBACK})
 """Weights of causes that state only the end of a replica."""
 

@@ -1,4 +1,4 @@
-"""Rules: one in each file of ``diagnose/rules``, the causes of ``causes.toml``, and plug-ins of packages."""
+"""Rules: one in each file of ``diagnose/rules``, tables of ``causes.toml`` and ``memory.toml``, and plug-ins."""
 
 import pkgutil
 from collections.abc import Callable, Iterator
@@ -10,6 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from jobmeter.diagnose.causes import load_causes
+from jobmeter.diagnose.memory import load_memory_rules
 from jobmeter.diagnose.rule import Findings, Rule
 from jobmeter.diagnose.thresholds import Table, Thresholds, load, make_table
 from jobmeter.errors import ConfigurationError
@@ -25,7 +26,7 @@ R = TypeVar("R")
 @cache
 def list_rules() -> tuple[Rule, ...]:
     """Return every rule, sorted by name."""
-    own = {one.name: one for one in (*load_causes(), *_load_rules())}
+    own = {one.name: one for one in (*load_causes(), *load_memory_rules(), *_load_rules())}
     plugins = [_guard_rule(one) for one in select_working(load_plugins(PluginKind.RULES, own)) if _is_usable(one)]
     return tuple(sorted((*own.values(), *plugins), key=lambda rule: rule.name))
 
@@ -82,12 +83,12 @@ def _guard_rule(plugin: Plugin) -> Rule:
     """Return the rule of a plug-in in a form that gives no findings or suspicions if it fails."""
     rule: Rule = plugin.part
     find_facts, suspects = rule.find_facts, rule.suspects
-    return replace(
-        rule,
-        find=_guard_call(plugin, lambda *given: iter(list(rule.find(*given))), _NOTHING),
-        find_facts=find_facts and _guard_call(plugin, lambda *given: iter(list(find_facts(*given))), _NOTHING),
-        suspects=suspects and _guard_call(plugin, suspects, None),
-    )
+    guarded = {
+        "find": _guard_call(plugin, lambda _, *given: iter(list(rule.evaluate(*given))), _NOTHING),
+        "find_facts": find_facts and _guard_call(plugin, lambda *given: iter(list(find_facts(*given))), _NOTHING),
+        "suspects": suspects and _guard_call(plugin, suspects, None),
+    }
+    return Rule(**{**{name: getattr(rule, name) for name in Rule.__struct_fields__}, **guarded})
 
 
 def _guard_call(plugin: Plugin, work: Callable[P, R], otherwise: R) -> Callable[P, R]:

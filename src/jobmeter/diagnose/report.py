@@ -150,6 +150,6 @@ def _change_points(case: Case) -> list[Moment]:
     kinds = (("peak", Level.WARNING, log_peaks(case)), ("metric", Level.INFO, find_metric_changes(case)))
     return [
         Moment(time=one.time, kind=kind, level=level, name=one.name, text=one.text, replica=one.replica, node=one.node)
-        for kind, level, turns in kinds
-        for one in turns
+        for kind, level, found in kinds
+        for one in found
     ]

@@ -67,27 +67,32 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     of_nodes: bool = False
     of_devices: bool = False
     of_kills: bool = False
-    """Lines of a node's kernel count too that name no job and come when SIGKILL ended a replica of the job there."""
+    """True to find also lines without a job that were written when SIGKILL ended a replica of the job on that node."""
     cause: Weight | None = None
     explains: bool = False
+    """True if a critical finding explains the end of a replica for which no specific cause was found."""
     lasts: bool = False
-    """Its critical finding stays open while the job has the device: the fault stays until the device is reset."""
+    """True if a critical finding stays open while the job has the device: the fault lasts until a reset."""
     waits: bool = False
-    """Its finding about the job follows where a rank ended, or was lost, before it began."""
+    """True if a finding is a consequence of a rank that ended, or was lost, before the finding began."""
     hides: frozenset[str] = frozenset()
-    """Rules whose findings about the same subject (the job: about any) follow from this one: left out in its time."""
+    """Rules whose findings are left out as consequences: about the same subject; any, if this finding is on the job."""
     running: bool = False
-    """True for a rule that is evaluated while jobs run: each evaluation reads its metrics. It has to warn at least."""
+    """True for a rule that is also evaluated while jobs run, which reads its metrics each time. Info does not open."""
     suspects: Callable[[Case, Numbers], int | None] | None = None
-    """Return since when (epoch ms) a running job may have the fault, where the stacks of its ranks would show it."""
+    """Return the time (epoch ms) since which a running job may have a fault that the stacks of its ranks would show."""
     numbers: tuple[tuple[str, float | str, str], ...] = ()
-    """Thresholds of a plug-in's rule: name, value (a time is a text: ``5m``), origin. Others are in a file."""
+    """Thresholds of a plug-in's rule: name, value (a text for a time: ``5m``), origin. Own rules have a file."""
     find_facts: Find | None = None
-    """For a rule with a ``cause``: finds what is no cause of an end, by the thresholds of the rule's own name."""
+    """For a rule with a ``cause``: returns findings that are no causes, with the thresholds of the rule's own name."""
 
     def __call__(self, find: Find) -> "Rule":
         """Return the rule with its function."""
         return replace(self, find=find, name=self.name or find.__name__)
+
+    def evaluate(self, case: Case, numbers: Numbers) -> Findings:
+        """Return the findings in a case by the rule's thresholds. Kinds of rules that share their code override it."""
+        return self.find(self, case, numbers)
 
     @property
     def thresholds(self) -> str:

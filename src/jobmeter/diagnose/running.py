@@ -14,8 +14,8 @@ from jobmeter.access.principal import Scope
 from jobmeter.diagnose.case import Case, Signals, find_used_mounts
 from jobmeter.diagnose.devices import PREFIXES
 from jobmeter.diagnose.examine import examine
+from jobmeter.diagnose.failures import has_failed
 from jobmeter.diagnose.gather import list_names, read_job_signals, step_of
-from jobmeter.diagnose.lives import has_failed
 from jobmeter.diagnose.nodes import find_reported_places, list_nodes, read_addresses, read_node_signals, select_faults
 from jobmeter.diagnose.registry import list_rules
 from jobmeter.diagnose.rule import Rule
@@ -35,12 +35,12 @@ from jobmeter.query.request import JobRef, JobViewsQuestion, LogQuestion
 STEPS, NODE_STEPS, _POINTS = 180, 60, 200_000
 MOST_EVENTS, MOST_LINES = 1_000, 1_000
 _LINES = 50
-"""Lines of each moment that is looked at before a silence."""
+"""Lines that each read before a silence returns."""
 RUNNING = "running"
-"""The table of thresholds of this module: what is evaluated and how long a finding stays open."""
+"""Table of thresholds for running jobs: the evaluated range, and how long findings stay open."""
 _KINDS = frozenset({EventType.OOM, EventType.DEVICE_FAULT})
 _EDGE_MS = 2 * MINUTE
-"""A finding that begins so near to the start of what was read may have begun before it."""
+"""A finding that begins within this time of the start of the range may have begun before the range."""
 _FARTHER, _LONGEST_MS = 4, DAY
 """Factor by which each try reads farther back, and the longest time that is read."""
 

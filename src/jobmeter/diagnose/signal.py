@@ -1,4 +1,4 @@
-"""A measured line as arrays, and the arithmetic that rules share."""
+"""A series as arrays, and the arithmetic that rules share."""
 
 from functools import cached_property
 
@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from jobmeter.model.batch import Bools, Float64s, Int64s
+from jobmeter.model.batch import Bools, Float64s, Int64s, find_runs
 from jobmeter.model.finding import Evidence, Subject
 from jobmeter.query.gaps import Presence
 from jobmeter.query.stretches import GAP_INTERVALS, Stretch, find_steady_stretches, find_usual_interval
@@ -14,11 +14,11 @@ from jobmeter.query.stretches import GAP_INTERVALS, Stretch, find_steady_stretch
 _MOST_PAIRS = 300
 
 Member = tuple[str, str, str]
-"""The member of a job that a line is of: replica, node and device; empty if it has none."""
+"""Replica, node and device of a series; an empty text for each that it does not have."""
 
 
 class Signal(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """A measured line, in points that each stand for the time from ``time`` to ``until``.
+    """A series of a job or a node, in points that each stand for the time from ``time`` to ``until``.
 
     ``time`` int64[k] is the time of the first sample of a point, in ms, strictly ascending. ``value`` float64[k] is the
     mean of its samples, finite. Missing points are absent. ``part`` names one of several things of a node, for example
@@ -54,7 +54,7 @@ class Signal(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @property
     def member(self) -> Member:
-        """The member of the job that the line is of."""
+        """The member of the job that the series belongs to."""
         return self.replica, self.node, self.device
 
     @property
@@ -64,7 +64,7 @@ class Signal(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @property
     def span(self) -> tuple[int, int]:
-        """Range from its first point to the end of its last one; it has points."""
+        """Range from the first point to the end of the last one. Needs points."""
         return int(self.time[0]), int(self.until[-1])
 
     def cut(self, start_ms: int, end_ms: int) -> "Signal":
@@ -76,7 +76,7 @@ class Signal(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @property
     def mean(self) -> float:
-        """The mean, weighted by the time of its points; it has points."""
+        """Mean, weighted by the time of the points. Needs points."""
         width = self.until - self.time
         return float(np.average(self.value, weights=width if width.any() else None))
 
@@ -93,7 +93,7 @@ class Signal(msgspec.Struct, frozen=True, eq=False, dict=True):
         if len(self.time) < 2 or length_ms < 2 * self.interval:
             return self
         number = (self.time - self.time[0]) // max(int(length_ms), 1)
-        starts = np.flatnonzero(np.append(True, number[1:] != number[:-1]))
+        starts = find_runs(number)
         width = np.maximum(self.until - self.time, 1)
         value = np.add.reduceat(self.value * width, starts) / np.add.reduceat(width, starts)
         until = self.until[np.append(starts[1:], len(self.time)) - 1]
@@ -117,7 +117,7 @@ class Signal(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     def select_values(self, stretch: Stretch) -> Float64s:
         """Return its values in one of its stretches."""
-        return self.value[stretch.first : stretch.last + 1]
+        return self.value[stretch.points]
 
     def cite(self, text: str, value: float, limit: float | None, unit: str, *, time: int | None = None) -> Evidence:
         """Make evidence of its metric, about its replica; see ``make_metric_evidence``."""
@@ -125,12 +125,12 @@ class Signal(msgspec.Struct, frozen=True, eq=False, dict=True):
 
 
 def name_device(signal: Signal) -> Subject:
-    """The device of a line."""
+    """Return the device of a signal as a subject."""
     return Subject("device", signal.device_name)
 
 
 def name_replica(signal: Signal) -> Subject:
-    """The replica of a line."""
+    """Return the replica of a signal as a subject."""
     return Subject("replica", signal.replica)
 
 
@@ -145,7 +145,7 @@ def make_metric_evidence(
 
 
 def align_signals(signals: list[Signal]) -> tuple[Int64s, Float64s]:
-    """Align lines: the times of the densest one, and float64[line, time], NaN for a missing value."""
+    """Return the times of the densest signal, and float64[signal, time] at these times, NaN for a missing value."""
     if not signals:
         return np.empty(0, np.int64), np.empty((0, 0))
     time = max(signals, key=len).time
@@ -157,7 +157,7 @@ def compute_median(values: Float64s, axis: int = 0) -> Float64s:
     if not values.shape[axis]:
         return np.full(np.delete(values.shape, axis), np.nan)
     # Several times as quick as NumPy's median of small arrays with gaps.
-    ordered = np.sort(values, axis=axis)  # what is NaN comes last
+    ordered = np.sort(values, axis=axis)  # NaN values come last
     count = np.expand_dims((~np.isnan(values)).sum(axis=axis), axis)
     low, high = (np.take_along_axis(ordered, at, axis) for at in (np.maximum(count - 1, 0) // 2, count // 2))
     middle: Float64s = np.squeeze((low + high) / 2, axis)

@@ -54,7 +54,7 @@ def compare(view: JobView, answers: Sequence[NodeAnswer]) -> StackComparison:
     ranks = _ranks(view, answers)
     notes = _notes(ranks, answers)
     if not ranks:
-        return StackComparison("no evidence of any rank came: nobody measures the job now", [], notes)
+        return StackComparison("no rank was found: no agent measures the job now", [], notes)
     stopped = [one for one in ranks if one.evidence.state in _STOPPED | _GONE]
     alive = [one for one in ranks if one not in stopped]
     if not alive:
@@ -80,7 +80,7 @@ def compare(view: JobView, answers: Sequence[NodeAnswer]) -> StackComparison:
 
 def _describe_movement(alive: Sequence[ComparedRank]) -> str:
     moves = all(one.evidence.moved for one in alive)
-    return "; every rank moved between two looks, so the job may be at work" if moves else ""
+    return "; every rank moved within a second, so the job may be working" if moves else ""
 
 
 def _ranks(view: JobView, answers: Sequence[NodeAnswer]) -> list[ComparedRank]:
@@ -259,7 +259,7 @@ def _describe_all(ranks: Sequence[ComparedRank]) -> str:
     if len(ranks) == 1:
         return f"{ranks[0].name} {places.pop()}"
     if len(places) == 1:
-        return f"all {len(ranks)} ranks are at one place: each {places.pop()}"
+        return f"all {len(ranks)} ranks are at the same place: each {places.pop()}"
     listed = join_first([f"{_shorten_name(one)} {describe_place(one.evidence)}" for one in ranks], 8, "; ")
     return f"no rank stands apart from the others: {listed}"
 

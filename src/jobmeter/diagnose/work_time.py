@@ -24,7 +24,7 @@ FIGURES = ("gpu.power", "gpu.throttle.power", "gpu.throttle.thermal.hardware", "
 METRICS = tuple(dict.fromkeys((*WORK, *SIGNS, *ACTIVITY, *LINKS, CLOCK, *FIGURES)))
 """Everything that the split and its texts read."""
 _BEST = 0.9
-"""Quantile of activity that counts as the best one: the highest sample alone may be an outlier."""
+"""Quantile of activity that counts as the best: the highest sample may be an outlier."""
 _CARRIES, _LEAST_TRAFFIC = 0.05, 2.0**20
 """Links carry data from this share of their high rate in either job on, and from this rate in bytes a second."""
 _BUSY = 0.5

@@ -6,7 +6,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from jobmeter.model.batch import Int64s, SampleBatch, SeriesKeys
+from jobmeter.model.batch import Int64s, SampleBatch, SeriesKeys, find_runs
 from jobmeter.model.series_table import SeriesList, find_distinct, list_of, make_batch
 
 T = TypeVar("T", bound=np.generic)
@@ -59,7 +59,7 @@ def find_extremes(batch: SampleBatch) -> tuple[Int64s, Int64s, Int64s]:
     if np.any(index[1:] < index[:-1]):
         order = np.argsort(index, kind="stable")
         index, time = index[order], time[order]
-    starts = np.flatnonzero(np.r_[True, index[1:] != index[:-1]])
+    starts = find_runs(index)
     return (
         index[starts].astype(np.int64),
         np.minimum.reduceat(time, starts),

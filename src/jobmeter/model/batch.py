@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from msgspec.structs import force_setattr
+from msgspec.structs import astuple, force_setattr
 from numpy.typing import NDArray
 
 from jobmeter.model.series import Series
@@ -20,6 +20,25 @@ Bools = NDArray[np.bool_]
 
 NEVER = -1
 """Time of a sample that does not exist."""
+
+
+def mark_first_rows(*keys: NDArray[Any]) -> Bools:
+    """Return bool[n]: True for the first row, and for each row with other keys than the row before."""
+    marks = np.ones(len(keys[0]), np.bool_)
+    np.not_equal(keys[0][1:], keys[0][:-1], out=marks[1:])
+    for key in keys[1:]:
+        marks[1:] |= key[1:] != key[:-1]
+    return marks
+
+
+def mark_last_rows(*keys: NDArray[Any]) -> Bools:
+    """Return bool[n]: True for the last row, and for each row with other keys than the next row."""
+    return np.append(mark_first_rows(*keys)[1:], True)[: len(keys[0])]
+
+
+def find_runs(*keys: NDArray[Any]) -> NDArray[np.intp]:
+    """Return int[k]: the first row of each run of rows with equal keys."""
+    return np.flatnonzero(mark_first_rows(*keys))
 
 
 class SeriesKeys(msgspec.Struct, frozen=True, eq=False):
@@ -163,11 +182,22 @@ class BucketColumns(msgspec.Struct, frozen=True, eq=False):
     first_time: Int64s
     last: Float64s
     last_time: Int64s
-    increase: Float64s = msgspec.field(default_factory=lambda: np.empty(0))
-    elapsed: Int64s = msgspec.field(default_factory=lambda: np.empty(0, np.int64))
+    increase: Float64s
+    elapsed: Int64s
 
     def __len__(self) -> int:
         return len(self.time)
+
+    def select(self, rows: NDArray[np.integer[Any]] | Bools | slice) -> "BucketColumns":
+        """Select rows."""
+        return BucketColumns(*(column[rows] for column in astuple(self)))
+
+    @classmethod
+    def make_empty(cls) -> "BucketColumns":
+        """Build empty columns."""
+        value, time = np.empty(0), np.empty(0, np.int64)
+        index, count = np.empty(0, np.uint32), np.empty(0, np.uint64)
+        return cls(index, time, count, value, value, value, value, time, value, time, value, time)
 
 
 class References(msgspec.Struct, eq=False):
@@ -187,7 +217,7 @@ class References(msgspec.Struct, eq=False):
 
     def update(self, index: Uint32s, time: Int64s, value: Float64s) -> None:
         """Take the last sample of each series; the columns are sorted by (index, time)."""
-        ends = np.flatnonzero(np.append(index[1:] != index[:-1], np.ones(min(len(index), 1), np.bool_)))
+        ends = np.flatnonzero(mark_last_rows(index))
         self.time[index[ends]] = time[ends]
         self.value[index[ends]] = value[ends]
 

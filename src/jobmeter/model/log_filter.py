@@ -1,6 +1,9 @@
 """Filter of log lines, with order and page."""
 
+from typing import Self
+
 import msgspec
+from msgspec.structs import replace
 
 from jobmeter.model.event import Level
 from jobmeter.model.log_tree import LogQuery
@@ -28,3 +31,9 @@ class LogFilter(msgspec.Struct, frozen=True, kw_only=True):
     offset: int = 0
     limit: int = 100
     count: bool = False
+
+    def continue_from(self, time_ns: int, passed: int) -> Self:
+        """Return the filter from a moment on, without the first ``passed`` lines of that moment."""
+        if self.descending:
+            return replace(self, end_ns=time_ns + 1, offset=passed)
+        return replace(self, start_ns=time_ns, offset=passed)

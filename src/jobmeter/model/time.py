@@ -2,7 +2,9 @@
 
 import re
 import time
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Protocol
 
 import msgspec
@@ -81,6 +83,21 @@ class TimeRange(msgspec.Struct, frozen=True):
         """Return the overlap of both ranges, or None."""
         start, end = max(self.start_ms, other.start_ms), min(self.end_ms, other.end_ms)
         return TimeRange(start, end) if start < end else None
+
+
+def intersect_ranges(ranges: Iterable[TimeRange], others: Sequence[TimeRange]) -> list[TimeRange]:
+    """Return the parts of some ranges that lie in other ranges. Both are in order of time, ``others`` disjoint."""
+    found: list[TimeRange] = []
+    at = 0
+    for one in ranges:
+        while at < len(others) and others[at].end_ms <= one.start_ms:
+            at += 1
+        for other in islice(others, at, None):
+            common = one.intersect(other)
+            if common is None:
+                break
+            found.append(common)
+    return found
 
 
 def floor_to(time_ms: int, step_ms: int) -> int:

@@ -173,7 +173,7 @@ Answers = Mapping[type[Question[Any]], Callable[[Any, Scope], Any]]
 
 
 def record_answers(store: Store, registry: Registry, clock: Clock, subjects: Subjects) -> Answers:
-    """List the answers of questions about records of the registry, and about the server itself."""
+    """Return the functions that answer questions about records of the registry, and about the server itself."""
     now_ms = clock.now_ms
 
     def links(question: LinksQuestion, scope: Scope) -> Sequence[StoredKey]:

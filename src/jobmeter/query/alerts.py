@@ -55,5 +55,5 @@ def list_silences(registry: Registry, scope: Scope, now_ms: int) -> Sequence[Sil
 
 
 def shows_project(scope: Scope, project: str) -> bool:
-    """Return whether the scope has a project; only a scope of all projects has what belongs to none."""
+    """Return True if the scope has a project. An alert without a project belongs to scopes of all projects alone."""
     return scope.allows(project) if project else scope.projects is None and scope.job is None

@@ -8,7 +8,7 @@ from jobmeter.model.batch import BucketColumns, References
 from jobmeter.model.time import TimeRange
 from jobmeter.query.layout import MOST_SAMPLES, MOST_SERIES
 from jobmeter.query.meter import Meter
-from jobmeter.query.reduce import is_sorted, merge, take
+from jobmeter.query.reduce import is_sorted, merge
 from jobmeter.query.selected_series import Read, SelectedSeries
 from jobmeter.query.source import RAW_IS_QUICK, Source, read_series_buckets
 from jobmeter.store.base import StoreMemory
@@ -31,7 +31,7 @@ class BucketedSeries(msgspec.Struct, frozen=True, eq=False):
         first, end = self.shape.find_range(metric)
         if first == 0 and end == len(self.shape.entries):
             return self.columns
-        return take(self.columns, slice(*np.searchsorted(self.columns.index, (first, end)).tolist()))
+        return self.columns.select(slice(*np.searchsorted(self.columns.index, (first, end)).tolist()))
 
 
 def read(shape: SelectedSeries, source: Source, span: TimeRange, step_ms: int, meter: Meter) -> BucketColumns:
@@ -80,4 +80,4 @@ def sort_buckets(columns: BucketColumns, group: Read) -> BucketColumns:
     if group.in_order:
         return columns
     columns = replace(columns, index=group.positions[columns.index])
-    return columns if is_sorted(columns.index) else take(columns, np.argsort(columns.index, kind="stable"))
+    return columns if is_sorted(columns.index) else columns.select(np.argsort(columns.index, kind="stable"))

@@ -14,18 +14,18 @@ from jobmeter.query.idle import IDLE
 _BURST, _LEAST_BURST = 4.0, 2.0**20
 """Writes are a burst from this multiple of their usual rate on, and from this rate in bytes a second."""
 _WAITS, _STANDS = 0.15, 0.5
-"""Share of a sample in which devices do less than usual: that counts beside a burst, and that alone extends one."""
+"""Least loss of work in a sample, as a share: next to a burst of writes, and in samples that extend a wait."""
 _ENDS = re.compile(r"(?i)\b(?:saved|wrote|written|finished|done|completed?|success\w*)\b")
 _BEGINS = re.compile(r"(?i)\b(?:saving|writing|(?:begin\w*|start\w*) (?:to )?(?:sav|writ)\w*|checkpoint start\w*)\b")
 _LONGEST_MS = HOUR
-"""A line that a checkpoint was written belongs to the one before that announced it, if that is no older than this."""
+"""Longest time in milliseconds between a message that announces a checkpoint and the one that reports its end."""
 
 Saying = tuple[int, str, str]
-"""When a replica said something about a checkpoint, in ms; the replica; and the text."""
+"""Message about a checkpoint: its time in ms, its replica and its text."""
 
 
 class CheckpointReports(NamedTuple):
-    """Intervals in which replicas said that they wrote a checkpoint, and moments at which they said that they had."""
+    """Reports of checkpoints: intervals between a first and a last message, and times of single messages."""
 
     intervals: Sequence[Interval] = ()
     moments: Sequence[int] = ()
@@ -38,7 +38,7 @@ def find_checkpoints(
     training: Sequence[Interval],
     after: Sequence[Interval],
 ) -> list[Interval] | None:
-    """Return when a job wrote checkpoints; None without any sign of them.
+    """Return the intervals in which a job wrote checkpoints; None without any evidence.
 
     ``work`` is the load of its devices, ``writes`` the rate at which it writes. ``training`` are the intervals of its
     work, ``after`` the intervals after its last work.
@@ -54,7 +54,7 @@ def find_checkpoints(
 
 
 def _rests(work: Course, training: Bools, interval: Interval) -> bool:
-    """Return True unless devices were measured to work as usual in an interval that is longer than a sample."""
+    """Return False if devices were measured at their usual work in an interval that is longer than a sample."""
     width = np.minimum(work.until, interval[1]) - np.maximum(work.time, interval[0])
     width = np.maximum(width, 0)
     busy = work.value[training & (work.value > IDLE)]
@@ -97,7 +97,7 @@ def _waits(
 
 
 def _find_inside(work: Course, spans: Iterable[Interval]) -> Bools:
-    """Return which points lie in some intervals, at least in part."""
+    """Return bool[n]: True for points that overlap some intervals."""
     inside = np.zeros(len(work.time), np.bool_)
     for start, end in spans:
         inside |= (work.until > start) & (work.time < end)
@@ -105,7 +105,7 @@ def _find_inside(work: Course, spans: Iterable[Interval]) -> Bools:
 
 
 def _mark_moments(work: Course, moments: Sequence[int]) -> Bools:
-    """Return which points have one of the moments in them."""
+    """Return bool[n]: True for points that contain one of the moments."""
     marked = np.zeros(len(work.time), np.bool_)
     place = np.searchsorted(work.time, np.asarray(moments, np.int64), side="right") - 1
     marked[place[place >= 0]] = True
@@ -113,7 +113,7 @@ def _mark_moments(work: Course, moments: Sequence[int]) -> Bools:
 
 
 def _extend_runs(chosen: Bools, more: Bools) -> Bools:
-    """Return the points that are chosen, and runs of ``more`` that touch them."""
+    """Return bool[n]: the chosen points, and the runs of ``more`` that touch them."""
     either = chosen | more
     number = np.cumsum(either & ~np.append(False, either[:-1]))
     return either & np.isin(number, number[chosen])
@@ -130,9 +130,10 @@ def _union(intervals: Iterable[Interval]) -> list[Interval]:
 
 
 def collect_checkpoint_reports(sayings: Iterable[Saying]) -> CheckpointReports:
-    """Return the intervals in which replicas said that they wrote a checkpoint, and the moments of other sayings.
+    """Return the reports of checkpoints in some messages.
 
-    An interval goes from a text that announces a checkpoint to the next one of that replica that says it was written.
+    An interval goes from a message that announces a checkpoint to the next message of that replica that reports its
+    end.
     """
     begun: dict[str, int] = {}
     intervals: list[Interval] = []

@@ -17,7 +17,7 @@ class Course(msgspec.Struct, frozen=True, eq=False):
     value: Float64s
 
     def read_at(self, time: Int64s) -> Float64s:
-        """The value at each time, NaN where nothing was measured."""
+        """Return the value at each time, NaN where nothing was measured."""
         if not len(self.time):
             return np.full(len(time), np.nan)
         place = np.searchsorted(self.time, time, side="right") - 1

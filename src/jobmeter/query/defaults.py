@@ -23,13 +23,13 @@ _UNREPORTED_MS = MINUTE
 
 
 def choose_step(span: TimeRange, buckets: int = DEFAULT_BUCKETS) -> int:
-    """Smallest of ``STEPS``, in milliseconds, that cuts the range into at most ``buckets``; at most a day."""
+    """Return the smallest of ``STEPS``, in ms, that cuts the range into at most ``buckets``; at most a day."""
     fits = (step for step in STEPS if (ceil_to(span.end_ms, step) - floor_to(span.start_ms, step)) // step <= buckets)
     return next(fits, STEPS[-1])
 
 
 def compute_life(job: Job, now_ms: int) -> TimeRange:
-    """Range from a job's start to just after its end (or now). Unrecorded times are taken from its samples."""
+    """Return the range from a job's start to just after its end (or now). Its samples replace unrecorded times."""
     start, end = find_start(job), find_end(job)
     # The last sample comes after the end, which a scheduler reports in whole seconds.
     if end is not None and now_ms < end + LATE_MS + _UNREPORTED_MS:
@@ -41,7 +41,7 @@ def compute_life(job: Job, now_ms: int) -> TimeRange:
 
 
 def find_creation(job: Job) -> int | None:
-    """Creation time of a job in epoch milliseconds, by which listings sort; None if unknown.
+    """Return the creation time of a job in epoch ms, by which listings sort; None if unknown.
 
     Without a recorded creation: its start, else its first sample.
     """
@@ -49,12 +49,12 @@ def find_creation(job: Job) -> int | None:
 
 
 def find_start(job: Job) -> int | None:
-    """Start of a job in epoch milliseconds: recorded, else its first sample, else its creation."""
+    """Return the start of a job in epoch milliseconds: recorded, else its first sample, else its creation."""
     return next((time for time in (job.start, job.first_sample, job.created) if time is not None), None)
 
 
 def find_end(job: Job) -> int | None:
-    """End of a finished job: recorded, else its last sample. None while it runs or if unknown."""
+    """Return the end of a finished job: recorded, else its last sample. None while it runs or if unknown."""
     if not job.state.finished:
         return None
     return job.end if job.end is not None else job.last_sample
@@ -69,7 +69,7 @@ def choose_range(
     since: int | None = None,
     step_ms: int | None = None,
 ) -> TimeRange:
-    """Range of a query that gives any of ``start``, ``end`` (epoch ms) and ``since`` (ms before the end).
+    """Return the range of a query that gives any of ``start``, ``end`` (epoch ms) and ``since`` (ms before the end).
 
     The default for a finished job is its whole life, its end rounded up to the step so that the last bucket is
     complete; for a running job the last hour. Raises InvalidRequestError if the range would end before it starts.

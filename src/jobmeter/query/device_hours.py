@@ -100,7 +100,7 @@ class _Sums(msgspec.Struct):
             self.types[name] = self.types[name] + times if name in self.types else times
 
     def rank(self) -> tuple[int, int]:
-        """Idle and allocated time, negative so that the longest sorts first."""
+        """Return the idle and the allocated time, negative so that the longest sorts first."""
         total = sum(times.sum(axis=1) for times in self.types.values())
         return -int(total[2]), -int(total[0])
 

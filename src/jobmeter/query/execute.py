@@ -462,7 +462,7 @@ class Executor:
         return self._registry.list_events(visible_part)
 
     def _find_newest_of_job(self, job: Job) -> TimeRange:
-        """Range around a job's newest sample; if all samples are of devices without a job, around its end or now."""
+        """Return a range around a job's newest sample; without samples of its own, around its end or now."""
         ahead = self._clock.now_ms() + self._limits.future_seconds * SECOND
         until = find_end(job)
         until = self._clock.now_ms() if until is None else until

@@ -151,5 +151,5 @@ def get_node_facts(
 
 
 def is_final(event: Event) -> bool:
-    """Return whether an event about a finding is from the diagnosis after the end of its job."""
+    """Return True if an event about a finding comes from the diagnosis after the end of its job."""
     return event.reason == FINDING and not event.subject

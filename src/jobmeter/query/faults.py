@@ -149,7 +149,7 @@ def _add_jobs(one: NodeFault, place: Place, views: Iterable[JobView]) -> NodeFau
 
 
 def _had_device(view: JobView, place: Place, one: NodeFault) -> bool:
-    """True for a job that had the device at the first report, or was on the node then where no device is named."""
+    """Return True for a job that had the device at the first report. Without a device: that was on the node."""
     cluster, node = place
     own = [each for each in view.allocations if each.node == node and each.cluster in ("", cluster)]
     named = [each for each in own if each.device == one.device]

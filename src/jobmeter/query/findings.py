@@ -27,7 +27,7 @@ class JobFinding(msgspec.Struct, frozen=True):
 
     @property
     def open(self) -> bool:
-        """See above."""
+        """True while the job runs and nothing has reported the end of the finding."""
         return self.finding.open and self.job.state is JobState.RUNNING
 
 

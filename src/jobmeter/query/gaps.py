@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from jobmeter.model.batch import Bools, Float64s, Int64s
+from jobmeter.model.batch import Bools, Float64s, Int64s, find_runs
 
 FEWEST = 4
 """Fewest samples that reveal their interval."""
@@ -79,7 +79,7 @@ class Presence(msgspec.Struct, frozen=True, eq=False, dict=True):
         order = np.argsort(first, kind="stable")
         first, last, count = first[order], last[order], count[order]
         number = first // step_ms
-        starts = np.flatnonzero(np.append(True, number[1:] != number[:-1])) if len(first) else np.empty(0, np.int64)
+        starts = find_runs(number)
         if len(starts) == len(first):
             return cls(first, last, count)
         return cls(first[starts], np.maximum.reduceat(last, starts), np.maximum.reduceat(count, starts))
@@ -142,7 +142,7 @@ def _pauses(presence: Presence) -> tuple[Int64s, Int64s, Int64s, Bools]:
 
 
 def _find_usual_pause(length: Float64s, sure: Bools) -> Float64s:
-    """For each pause the median of the reliable pauses around it; of two middle ones the lower."""
+    """Return for each pause the median of the reliable pauses around it; of two middle ones the lower."""
     measured = length[sure]
     if len(measured) <= _AROUND:
         return np.full(len(length), np.sort(measured)[(len(measured) - 1) // 2])

@@ -6,7 +6,6 @@ The fleet view and the rule ``gpu_idle_allocated`` use these values too. Unmeasu
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import islice
 
 import msgspec
 import numpy as np
@@ -14,7 +13,7 @@ import numpy as np
 from jobmeter.model.batch import Bools, Float64s, Int64s
 from jobmeter.model.job import JobView
 from jobmeter.model.question import Question
-from jobmeter.model.time import MAX_TIME_MS, MINUTE, TimeRange, ceil_to, floor_to
+from jobmeter.model.time import MAX_TIME_MS, MINUTE, TimeRange, ceil_to, floor_to, intersect_ranges
 from jobmeter.query import selection
 from jobmeter.query.buckets import read
 from jobmeter.query.defaults import choose_step, compute_life
@@ -208,7 +207,7 @@ def _cut_steps(steps: Steps, span: TimeRange) -> Steps:
 
 
 def _find_allocated(view: JobView, span: TimeRange) -> Mapping[Device, Periods]:
-    """Allocated periods of each device; time shared by several replicas counts once."""
+    """Return the allocated periods of each device; time shared by several replicas counts once."""
     found: dict[Device, list[tuple[int, int]]] = {}
     for one in view.allocations:
         start, end = max(one.start, span.start_ms), span.end_ms if one.end is None else min(one.end, span.end_ms)
@@ -222,19 +221,6 @@ def _union(intervals: list[tuple[int, int]]) -> Iterator[TimeRange]:
         if max(start, last) < end:
             yield TimeRange(max(start, last), end)
             last = end
-
-
-def _intersect_periods(periods: Iterable[TimeRange], others: Periods) -> Iterator[TimeRange]:
-    """Cut periods to the parts inside other periods."""
-    at = 0
-    for one in periods:
-        while at < len(others) and others[at].end_ms <= one.start_ms:
-            at += 1
-        for other in islice(others, at, None):
-            common = one.intersect(other)
-            if common is None:
-                break
-            yield common
 
 
 def _device(
@@ -252,7 +238,7 @@ def _device(
     idle = _find_stretches(time, value <= IDLE, span, step_ms, HOLD_MS)
     # A device without an allocation belonged to the job while it was measured for it.
     had = seen if allocated is None else allocated
-    return IdleDevice(*key, name, had, list(_intersect_periods(seen, had)), list(_intersect_periods(idle, had)))
+    return IdleDevice(*key, name, had, intersect_ranges(seen, had), intersect_ranges(idle, had))
 
 
 def _find_stretches(time: Int64s, true: Bools, span: TimeRange, step_ms: int, hold_ms: int) -> Iterator[TimeRange]:

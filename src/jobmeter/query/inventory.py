@@ -28,14 +28,14 @@ def find_divided_devices(info: Mapping[str, Any]) -> set[str]:
 
 
 def map_device_addresses(info: Mapping[str, Any]) -> dict[str, str]:
-    """By its address on the bus (``pci_address``) the name of each device of a node whose agent says it."""
+    """Return the names of a node's devices by PCI address, as far as its agent reports addresses."""
     listed = _read_devices(info)
     found = ((normalize_pci_address(str(one.get("pci", ""))), str(one.get("device", ""))) for one in listed)
     return {address: device for address, device in found if address and device}
 
 
 def map_device_states(info: Mapping[str, Any]) -> dict[str, str]:
-    """Reason why the node's agent cannot measure a device, by device name; measured devices are left out."""
+    """Return by device name why the node's agent cannot measure a device. Measured devices are left out."""
     return {str(one.get("device", "")): str(one["state"]) for one in _read_devices(info) if one.get("state")}
 
 
@@ -56,11 +56,11 @@ class Inventory:
                 self._by_node.setdefault(node.name, set()).add(name)
 
     def find_type(self, node: str, device: str) -> str:
-        """Type of a device; for a device missing in the record, the node's only type."""
+        """Return the type of a device; for a device missing in the record, the node's only type."""
         return _find_only(self._by_device.get((node, device), ())) or self.find_common_type(node)
 
     def find_common_type(self, *nodes: str) -> str:
-        """Type that all devices of those nodes have; ``UNKNOWN`` if they differ or have no type."""
+        """Return the type that all devices of those nodes have; ``UNKNOWN`` if they differ or have no type."""
         return _find_only({name for node in nodes for name in self._by_node.get(node, ())})
 
 

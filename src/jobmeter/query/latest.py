@@ -7,7 +7,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from jobmeter.model.answers import LatestValue
-from jobmeter.model.batch import Bools, BucketColumns, Int64s, References, SampleColumns, SeriesKeys
+from jobmeter.model.batch import Bools, BucketColumns, Int64s, References, SampleColumns, SeriesKeys, mark_last_rows
 from jobmeter.model.catalog import Aggregate, Metric
 from jobmeter.model.job import JobView
 from jobmeter.model.question import Question
@@ -16,7 +16,7 @@ from jobmeter.query.buckets import BucketedSeries, sort_buckets
 from jobmeter.query.layout import Layout
 from jobmeter.query.lines import choose_unit, find_aggregate
 from jobmeter.query.meter import Meter
-from jobmeter.query.reduce import build_buckets, merge, take
+from jobmeter.query.reduce import build_buckets, merge
 from jobmeter.query.request import By, JobRef, NodeRef, Statistic, list_sources
 from jobmeter.query.restarts import join_restarts
 from jobmeter.query.selected_series import SelectedSeries
@@ -67,7 +67,7 @@ def drop_superseded(shape: SelectedSeries, view: JobView, by: By, columns: Bucke
     group = part[columns.index]
     last = np.zeros(len(shape.entries), np.int64)
     np.maximum.at(last, group, columns.last_time)
-    return take(columns, columns.last_time == last[group])
+    return columns.select(columns.last_time == last[group])
 
 
 def _read_last(source: Source, keys: SeriesKeys, counters: Bools, span: TimeRange, meter: Meter) -> BucketColumns:
@@ -81,9 +81,7 @@ def _read_last(source: Source, keys: SeriesKeys, counters: Bools, span: TimeRang
 
 
 def _ends(columns: BucketColumns) -> BucketColumns:
-    ended = np.ones(len(columns), np.bool_)
-    ended[:-1] = columns.index[1:] != columns.index[:-1]
-    return take(columns, ended)
+    return columns.select(mark_last_rows(columns.index))
 
 
 def compute_values(
@@ -112,7 +110,7 @@ def compute_values(
 
 
 def _times(frame: BucketedSeries, metric: Metric, line: Int64s, lines: int) -> Int64s:
-    """For each line the time of the newest sample behind the metric."""
+    """Return for each line the time of the newest sample behind the metric."""
     times = np.zeros(lines, np.int64)
     for name in list_sources([metric]):
         rows = frame.select_rows(name)

@@ -72,7 +72,7 @@ def choose_unit(metric: Metric, statistic: Statistic) -> str:
 
 @lru_cache(maxsize=65_536)
 def sort_key(head: LineLabels) -> tuple[object, ...]:
-    """Sort key by replica, node and device, each in natural order."""
+    """Return the sort key of a line: replica, node and device, each in natural order."""
     return make_natural_key(head.replica), make_natural_key(head.node), make_natural_key(head.device)
 
 

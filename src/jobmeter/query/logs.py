@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import blake2b
-from typing import TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -16,7 +15,6 @@ from jobmeter.model.time import clamp_to_int64
 from jobmeter.query.request import LogQuestion
 from jobmeter.store.base import LogSelector
 
-Filter = TypeVar("Filter", bound=LogFilter)
 MAX_LINES = 10_000
 """Most lines of one page."""
 _FIRST, _LEAST = 1_000, 100
@@ -78,14 +76,7 @@ def _continue_after(selector: LogSelector, lines: list[LogLine]) -> LogSelector:
     time_ns = lines[-1].time_ns
     if lines[0].time_ns == time_ns:  # lines skipped before them may be of the same moment
         return replace(selector, offset=selector.offset + len(lines))
-    return continue_since(selector, time_ns, sum(line.time_ns == time_ns for line in lines))
-
-
-def continue_since(lines: Filter, time_ns: int, passed: int) -> Filter:
-    """Continue a filter from a moment on, skipping the first ``passed`` lines of that moment."""
-    if lines.descending:
-        return replace(lines, end_ns=time_ns + 1, offset=passed)
-    return replace(lines, start_ns=time_ns, offset=passed)
+    return selector.continue_from(time_ns, sum(line.time_ns == time_ns for line in lines))
 
 
 _MOST_GIVEN = 128
@@ -134,7 +125,7 @@ def read_next_lines(
     size = question.limit
     given = frozenset(cursor.given if cursor else ())
     if cursor is not None:
-        question = continue_since(question, cursor.time_ns, cursor.passed)
+        question = question.continue_from(cursor.time_ns, cursor.passed)
     found = read(replace(question, limit=size + len(given) + 1)).lines
     fresh = [line for line in found if compute_digest(line) not in given]
     lines = fresh[:size]

@@ -119,7 +119,7 @@ class Measurements:
     def encode(self, question: EncodedQuestion, scope: Scope) -> bytes:
         """Return the answer in the requested form; from the cache while it is valid.
 
-        A cached answer costs as much of the budget as when it was made. Raises as ``lines``.
+        A cached answer costs as much of the budget as when it was made. Raises as ``measure_lines``.
         """
         query, meter = question.query, Meter(self._clock, self._limits)
         metrics, names, _ = check(query, self._limits)
@@ -146,7 +146,7 @@ class Measurements:
         return None if result is None else self._encoders[question.form](result)
 
     def measure_sampling_times(self, question: SampledQuestion, scope: Scope) -> list[SampledLine]:
-        """Answer a question for lines with their sampling times. Raises as ``lines``."""
+        """Answer a question for lines with their sampling times. Raises as ``measure_lines``."""
         query, meter = question.query, Meter(self._clock, self._limits)
         metrics, names, _ = check(query, self._limits)
         if question.view is not None and is_shown(question.view, scope):
@@ -198,7 +198,7 @@ class Measurements:
         return ResolvedQuery(job.project, layout, job.limits)
 
     def _revisions(self, job: Job) -> tuple[Hashable | None, Hashable | None]:
-        """Revisions of the job's series and of the series without a job."""
+        """Return the revisions of the job's series and of the series without a job."""
         return self._store.get_revision((compute_job_key(job.project, job.id),)), self._store.get_revision((NO_JOB,))
 
     def resolve_nodes(
@@ -357,7 +357,7 @@ class Measurements:
 
 
 def _needs_head_alone(query: MetricQuery, names: frozenset[str]) -> bool:
-    """True if neither ranks nor allocations matter: then the job is read without replicas, which is faster."""
+    """Return True if neither ranks nor allocations matter: the job is then read without replicas."""
     return query.by is By.JOB and not selection.select_device_metrics(names)
 
 

@@ -57,5 +57,5 @@ def compute_node_loads(parts: UsageParts, places: Collection[Place]) -> dict[Pla
 
 
 def _place_of(job: Allocated, node: str) -> Place:
-    """Node of a device, with the cluster of a replica of the job there if known."""
+    """Return the node of a device, with the cluster of a replica of the job there if known."""
     return next((place for place in job.places.values() if place[1] == node), ("", node))

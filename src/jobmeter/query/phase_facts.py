@@ -38,13 +38,13 @@ _CONCLUSIONS = frozenset({EventType.FINDING, EventType.ALERT})
 """Types of events that Jobmeter derives from samples or from other events."""
 _WORD = "checkpoint"
 _WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])")
-"""Between the words of a reason such as CheckpointSaved; the words are joined."""
+"""Border between two words of a reason such as CheckpointSaved."""
 
 R = TypeVar("R")
 
 
 class Answering(Protocol):
-    """Answering questions within the scope of a caller."""
+    """Function that answers questions within the scope of a caller."""
 
     def __call__(self, question: Question[R], /) -> R:
         """Return the answer. Raises as ``Executor.run`` does."""
@@ -95,7 +95,7 @@ def _courses(job: Job, answer: Answering, metrics: Sequence[str], span: TimeRang
 
 
 def _reports(source: Source, job: Job, span: TimeRange, meter: Meter) -> tuple[Int64s, Course | None]:
-    """Return when the program reported one of ``REPORTS`` first and last in each bucket; and numbers of steps."""
+    """Return the times of the first and the last of ``REPORTS`` in each bucket, and the reported numbers of steps."""
     series = find_own_series(source.store, job, REPORTS, meter.limits)
     counters = np.zeros(len(series), np.bool_)
     step_ms = choose_step(span, STEPS)

@@ -26,24 +26,24 @@ from jobmeter.query.stretches import GAP_INTERVALS, find_steady_stretches, find_
 
 WRITES = ("disk.write", "network.transmit")
 ALLOCATED = "Allocated"
-"""The reason of an event that a job has its nodes: its record starts with it, its processes after a prolog."""
+"""Reason of the event that a job has its nodes. Its record starts then, its processes start after a prolog."""
 SCHEDULED = frozenset({"Scheduled", ALLOCATED})
 """Reasons of events that a scheduler gave the job a place."""
 PREPARING = frozenset({"Pulling", "Configuring", "Prolog", "PrologStarted"})
 """Reasons of events that begin the preparation of a place."""
 _HOLD_MS, _SHORTEST = MINUTE, 0.1
-"""Devices that work for so long, or for this share of a shorter attempt, have begun."""
+"""Time in milliseconds for which devices have to work to have begun; of a shorter attempt, the share of it."""
 _WORKING = 0.5
-"""They were measured to work for this share of that time."""
+"""Share of that time for which they have to be measured at work."""
 _UNSEEN_MS = MINUTE
-"""Agents discover a job within so long: before a later first sample no process ran, or none was measured."""
+"""Time within which agents discover a job: before a later first sample no process ran, or none was measured."""
 _BACK = 0.5
-"""Numbers that fall below this share of the highest one within an attempt start again, with each epoch say."""
+"""Share of the highest step number: a lower number within an attempt means that the count begins again."""
 MOST_RESTARTS = 500
 
 
 class PhasesQuestion(msgspec.Struct, Question[JobPhases], frozen=True):
-    """The phases of a job over its life."""
+    """Question for the phases of a job over its life."""
 
     by_resource = of_job = True
 
@@ -51,7 +51,7 @@ class PhasesQuestion(msgspec.Struct, Question[JobPhases], frozen=True):
 
 
 class RunQuestion(msgspec.Struct, Question["MeasuredRun"], frozen=True):
-    """The phases of a job, and ``metrics`` of the job as a whole over its run."""
+    """Question for the phases of a job, and for ``metrics`` of the job as a whole over its run."""
 
     by_resource = of_job = True
 
@@ -60,7 +60,7 @@ class RunQuestion(msgspec.Struct, Question["MeasuredRun"], frozen=True):
 
 
 class MeasuredRun(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """A job with its phases, its lines by metric, and the types of its devices (none where unknown)."""
+    """A job with its phases, its lines by metric, and the known types of its devices."""
 
     job: Job
     phases: JobPhases
@@ -72,7 +72,7 @@ class PhaseFacts(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The facts about a job besides its record.
 
     ``courses`` are lines of the job as a whole by metric. ``reports`` are times at which its program reported steps,
-    ascending, ``steps`` the numbers of these steps, where it reported numbers.
+    ascending, ``steps`` the numbers of these steps, if it reported numbers.
     """
 
     courses: Mapping[str, Course] = msgspec.field(default_factory=dict)
@@ -89,7 +89,7 @@ class PhaseFacts(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def writes(self) -> list[Course]:
-        """The lines of what it writes to storage and to the network, as far as they were measured."""
+        """Lines of the rates at which it writes to storage and to the network, as far as measured."""
         found = (self.courses.get(name) for name in WRITES)
         return [one for one in found if one is not None and len(one.time)]
 
@@ -143,7 +143,7 @@ def _end(job: Job, now_ms: int) -> int:
 
 
 def _beginning(view: JobView, facts: PhaseFacts) -> _Beginning:
-    """The submission, the place and the first process of a job, in this order."""
+    """Return the times of submission, of scheduling and of the first process, in this order."""
     job = view.job
     starts = [one.start for one in view.replicas if one.start is not None]
     began = min(starts, default=None)
@@ -217,10 +217,10 @@ def _windows(span: Interval, restarts: Sequence[Interval]) -> list[Interval]:
 
 
 def find_restarts(replicas: Iterable[Replica], work: Course | None, span: Interval) -> list[Interval]:
-    """Return when the job stood still between two attempts: no more than ``MOST_RESTARTS`` intervals, the longest.
+    """Return the intervals in which the job stood still between two attempts: the longest ``MOST_RESTARTS`` of them.
 
-    A replica is down from the end of an attempt to the start of the next one. The job stands still where all replicas
-    of that time are down, or where its devices do not work meanwhile.
+    A replica is down from the end of an attempt to the start of the next one. The job stands still while all replicas
+    of that time are down, or while its devices do not work.
     """
     own = group_pairs((one.name, one) for one in replicas)
     down = sorted(
@@ -302,7 +302,7 @@ def _attempt(
 
 
 def _find_working_interval(work: Course, window: Interval) -> Interval | None:
-    """Return when devices begin to work for longer than a moment, and when they work last; None if they do not."""
+    """Return the interval from the first lasting work of devices to the end of their last work; None without any."""
     part = slice(*np.searchsorted(work.time, window).tolist())
     time, until = work.time[part], np.minimum(work.until[part], window[1])
     hold_ms = min(_HOLD_MS, _SHORTEST * (window[1] - window[0]))
@@ -314,9 +314,9 @@ def _find_working_interval(work: Course, window: Interval) -> Interval | None:
 
 
 def _find_measured_interval(work: Course | None, window: Interval, unknown: dict[str, str]) -> Interval | None:
-    """Return when devices were measured in a window; None if they were not.
+    """Return the part of a window in which devices were measured; None if they were not.
 
-    Up to the edges of the window where the first and the last sample are close to them.
+    It reaches the edges of the window if the first and the last sample are close to them.
     """
     if work is None:
         return window
@@ -355,11 +355,11 @@ def _add_unattributed(
 
 
 _CUT = {Phase.CHECKPOINT: frozenset({Phase.TRAINING, Phase.END}), Phase.REPEAT: frozenset({Phase.TRAINING})}
-"""The phases in which others are found."""
+"""Phases that may contain checkpoints, and phases that may contain repeated steps."""
 
 
 def _cut(span: PhaseSpan, intervals: Sequence[Interval], phase: Phase) -> Iterator[PhaseSpan]:
-    """Yield a span with the intervals of another phase in it cut out, where that phase is found in it."""
+    """Yield the parts of a span: intervals of another phase, if the span may contain it, and the rest."""
     at = span.start
     for start, end in intervals if span.phase in _CUT[phase] else ():
         begin, until = max(start, at), min(end, span.end)
@@ -374,8 +374,8 @@ def _cut(span: PhaseSpan, intervals: Sequence[Interval], phase: Phase) -> Iterat
 def _repeated_steps(steps: Course | None, attempts: Sequence[Interval]) -> list[Interval] | None:
     """Return for each attempt but the first the interval from its start until it passes the highest step before it.
 
-    ``steps`` are numbers of steps as the program reported them. None if they cannot say it: there are none of an
-    attempt, or they start again within one. An attempt that repeats nothing has no interval.
+    ``steps`` are numbers of steps as the program reported them. None if they do not determine it: an attempt has
+    none, or they start again within one. An attempt that repeats nothing has no interval.
     """
     found: list[Interval] = []
     highest = -np.inf

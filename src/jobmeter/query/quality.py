@@ -66,7 +66,7 @@ class _Read(msgspec.Struct, frozen=True, eq=False):
     step_ms: int
 
     def slice_rows(self, at: int) -> slice:
-        """Slice of a series' steps."""
+        """Return the slice of a series' steps."""
         return slice(self.bounds[at], self.bounds[at + 1])
 
     def group_by(self, key: Callable[[Series], K]) -> dict[K, list[int]]:
@@ -76,7 +76,7 @@ class _Read(msgspec.Struct, frozen=True, eq=False):
         )
 
     def compute_presence(self, which: Sequence[int]) -> Presence:
-        """Presence of any of those series."""
+        """Return the presence of any of those series."""
         at = np.concatenate([np.arange(self.bounds[one], self.bounds[one + 1]) for one in which])
         columns = self.columns
         counts = columns.count[at].astype(np.int64)
@@ -228,7 +228,7 @@ def _gaps(member: _Member, node: str, found: Gaps, away: Sequence[MeasuredStretc
 
 
 def _ran_long_enough(replica: Replica, view: JobView, now_ms: int) -> bool:
-    """True if the replica ran long enough to be measured, by its record."""
+    """Return True if the replica ran long enough to be measured, by its record."""
     if replica.start is None or replica.state is JobState.QUEUED:
         return False
     ended = replica.end if replica.end is not None else view.job.end

@@ -12,7 +12,7 @@ _NAMED = 3
 
 
 def list_sentences(quality: JobQuality) -> list[str]:
-    """Sentences about missing data, dropped data, clocks and late data, in this order. Empty if all is well."""
+    """Return sentences about missing data, dropped data, clocks and late data. Empty if all is well."""
     nodes = quality.nodes or ()
     return [
         *_describe_damaged(quality),

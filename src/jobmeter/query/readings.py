@@ -5,7 +5,8 @@ behind a query for the job's metrics, including the counter behind a rate and bo
 measured without a job, only samples from the time when the job had it are included.
 """
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
+from contextlib import closing
 
 import msgspec
 from msgspec.structs import replace
@@ -69,15 +70,7 @@ def _blocks(store: Store, shape: SelectedSeries, span: TimeRange, meter: Meter) 
             some = slice(first, first + _TOGETHER)
             keys, positions = group.keys.select(some), group.positions[some]
             found = store.read(keys, group.span, meter.make_budget(estimate_rows(keys, group.span)))
-            try:
+            with closing(found):  # stop the store's work now rather than at garbage collection
                 for block in found:
                     meter.count(len(block), None)
                     yield SampleColumns(positions.take(block.index), block.time, block.value)
-            finally:
-                _close(found)
-
-
-def _close(found: Iterator[SampleColumns]) -> None:
-    """Stop the store now rather than at garbage collection."""
-    if isinstance(found, Generator):
-        found.close()

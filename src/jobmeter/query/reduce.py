@@ -10,7 +10,17 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from jobmeter.model.batch import NEVER, Bools, BucketColumns, Float64s, Int64s, References, SampleColumns, Uint32s
+from jobmeter.model.batch import (
+    NEVER,
+    Bools,
+    BucketColumns,
+    Float64s,
+    Int64s,
+    References,
+    SampleColumns,
+    Uint32s,
+    find_runs,
+)
 
 Positions = NDArray[np.intp]
 
@@ -21,10 +31,10 @@ def build_buckets(columns: SampleColumns, step_ms: int, counters: Bools, referen
     ``counters`` bool[k] marks series with increases. Buckets are epoch-aligned and named by their start.
     """
     if not len(columns):
-        return make_empty()
+        return BucketColumns.make_empty()
     index, time, value = columns.index, columns.time, columns.value
     number = time // step_ms  # much faster than a remainder
-    starts = np.flatnonzero(find_changes(index) | find_changes(number))
+    starts = find_runs(index, number)
     ends = np.r_[starts[1:], len(index)] - 1
     increase, elapsed = _growth(columns, starts, ends, counters, references)
     references.update(index, time, value)
@@ -47,11 +57,11 @@ def build_buckets(columns: SampleColumns, step_ms: int, counters: Bools, referen
 def _growth(
     columns: SampleColumns, starts: Positions, ends: Positions, counters: Bools, references: References
 ) -> tuple[Float64s, Int64s]:
-    """Per bucket the increase since the sample before it, and the time since then; 0 for gauges."""
+    """Return for each bucket the increase since the sample before it, and the time since then; 0 for gauges."""
     if not counters.any():
         return np.zeros(len(starts)), np.zeros(len(starts), np.int64)
     index, time, value = columns.index, columns.time, columns.value
-    first = np.flatnonzero(find_changes(index))
+    first = find_runs(index)
     series = index[first]
     # A series without a reference starts at its first sample: its increase before that is unknown.
     present = references.time[series] != NEVER
@@ -68,7 +78,7 @@ def _growth(
 
 
 def compute_growth(before: Float64s, after: Float64s) -> Float64s:
-    """Growth of a counter between two readings; after a reset it counts from zero."""
+    """Return the growth of a counter between two readings; after a reset it counts from zero."""
     return np.where(after >= before, after - before, after)
 
 
@@ -89,7 +99,7 @@ def merge(parts: Sequence[BucketColumns]) -> BucketColumns:
     """Merge parts of one read; a bucket in several parts becomes one."""
     filled = [part for part in parts if len(part)]
     if not filled:
-        return make_empty()
+        return BucketColumns.make_empty()
     if len(filled) == 1:
         return filled[0]
     columns = _interleave(filled)
@@ -114,7 +124,7 @@ def _interleave(parts: Sequence[BucketColumns]) -> BucketColumns:
 
 
 def merge_order(owners: Sequence[Uint32s | Int64s]) -> tuple[Positions, list[Positions]]:
-    """Positions that interleave several parts by owner, and within an owner in the order of the parts.
+    """Return the positions that interleave several parts by owner, and within an owner in the order of the parts.
 
     Each part is sorted by owner and not empty. Returns the number of rows per owner, then the positions of each part's
     rows.
@@ -131,19 +141,6 @@ def merge_order(owners: Sequence[Uint32s | Int64s]) -> tuple[Positions, list[Pos
     return total, places
 
 
-def take(columns: BucketColumns, rows: Positions | Bools | slice) -> BucketColumns:
-    """Select rows."""
-    return BucketColumns(**{name: getattr(columns, name)[rows] for name in FIELDS})
-
-
-def make_empty() -> BucketColumns:
-    """Build empty columns."""
-    none, whole = np.empty(0), np.empty(0, np.int64)
-    return BucketColumns(
-        np.empty(0, np.uint32), whole, np.empty(0, np.uint64), none, none, none, none, whole, none, whole, none, whole
-    )
-
-
 FIELDS = BucketColumns.__struct_fields__
 
 
@@ -153,8 +150,8 @@ def _merge(columns: BucketColumns, index: Uint32s, start: Int64s) -> BucketColum
     ordered = columns
     if not is_sorted(index, start, columns.first_time):
         order = np.lexsort((columns.first_time, start, index))
-        ordered, index, start = take(columns, order), index[order], start[order]
-    starts = np.flatnonzero(find_changes(index) | find_changes(start))
+        ordered, index, start = columns.select(order), index[order], start[order]
+    starts = find_runs(index, start)
     if len(starts) == len(index):
         return replace(ordered, index=index.astype(np.uint32), time=start)
     ends = np.r_[starts[1:], len(index)] - 1
@@ -174,7 +171,7 @@ def _merge_some(
     counts = ends[several] - starts[several] + 1
     first = np.cumsum(counts) - counts
     rows = np.arange(int(counts.sum())) + np.repeat(starts[several] - first, counts)
-    merged = _merge_all(take(ordered, rows), index[rows], start[rows], first, first + counts - 1)
+    merged = _merge_all(ordered.select(rows), index[rows], start[rows], first, first + counts - 1)
     columns = {name: getattr(ordered, name)[starts] for name in FIELDS}
     columns["index"], columns["time"] = index[starts].astype(np.uint32), start[starts]
     for name in FIELDS:
@@ -207,15 +204,8 @@ def _merge_all(
     )
 
 
-def find_changes(column: NDArray[np.generic]) -> Bools:
-    """True if a value differs from its predecessor, and at the first row."""
-    changed = np.ones(len(column), np.bool_)
-    np.not_equal(column[1:], column[:-1], out=changed[1:])
-    return changed
-
-
 def is_sorted(*keys: NDArray[np.int64] | NDArray[np.uint32]) -> bool:
-    """True if rows are sorted by the first key, then the second, and so on."""
+    """Return True if rows are sorted by the first key, then the second, and so on."""
     undecided = np.ones(max(len(keys[0]) - 1, 0), np.bool_)
     for key in keys:
         if np.any(undecided & (key[1:] < key[:-1])):

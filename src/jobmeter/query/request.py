@@ -277,7 +277,7 @@ def _selection(metrics: tuple[Metric, ...]) -> MetricSelection:
 
 
 def is_own(metric: Metric) -> bool:
-    """True for a metric that is computed only from its own samples."""
+    """Return True for a metric that is computed only from its own samples."""
     return not (metric.ratio or metric.rate_of or metric.difference)
 
 
@@ -304,19 +304,19 @@ def find_metrics(names: Sequence[str]) -> tuple[Metric, ...]:
 
 
 def count_buckets(span: TimeRange, step_ms: int) -> int:
-    """Number of buckets that overlap the range."""
+    """Return the number of buckets that overlap the range."""
     if span.start_ms == span.end_ms:
         return 0
     return -(-span.end_ms // step_ms) - span.start_ms // step_ms
 
 
 def list_sources(metrics: Iterable[Metric]) -> frozenset[str]:
-    """Names of all metrics from which those may be derived, including themselves."""
+    """Return the names of all metrics from which some may be derived, including themselves."""
     return frozenset().union(*map(find_sources, metrics))
 
 
 def find_sources(metric: Metric) -> frozenset[str]:
-    """Names of all metrics from which one may be derived, including itself."""
+    """Return the names of all metrics from which one may be derived, including itself."""
     return _SOURCES.get(metric.name) or frozenset({metric.name})
 
 
@@ -339,7 +339,7 @@ def _metric(name: str) -> Metric:
 
 
 def compute_series_start(span: TimeRange, limits: Limits) -> int:
-    """Earliest last sample in epoch milliseconds of series that can answer a range: equal for all ranges of a day.
+    """Return the earliest last sample, in epoch ms, of series that can answer a range: one for each day.
 
     A sample's time may be ahead of its arrival by as much as the pipeline permits.
     """

@@ -1,8 +1,8 @@
 """Cache of encoded answers, valid while their sources are unchanged.
 
 A dashboard with several viewers, or with frequent polls, repeats the question. An answer is valid while its series were
-not written (``Memory.written``) and its ``Layout`` is the identical object. Samples expire without a write, so an
-answer is valid at most to the end of the hour in which it was made.
+not written (``StoreMemory.write_revision``) and its ``Layout`` is the identical object. Samples expire without a write,
+so an answer is valid at most to the end of the hour in which it was made.
 """
 
 from collections.abc import Hashable
@@ -51,6 +51,6 @@ class ResponseCache:
 
 
 def estimate_size(query: MetricQuery, answer: bytes) -> int:
-    """Approximate memory of a cached answer in bytes."""
+    """Estimate the memory of a cached answer in bytes."""
     names = len(query.metrics) + len(query.replicas) + len(query.devices) + len(query.labels)
     return len(answer) + _QUESTION + _NAME * names

@@ -83,7 +83,7 @@ def _use(entry: SeriesPart, attempts: Mapping[tuple[str, str], int]) -> _Use:
 
 
 def _times(view: JobView) -> Mapping[tuple[str, str, str], _Time]:
-    """Time in which each replica had each device, by (replica, node, device): from first to last."""
+    """Return the time in which each replica had each device, by (replica, node, device): from first to last."""
     found: dict[tuple[str, str, str], _Time] = {}
     for one in view.allocations:
         # Times by samples end with the last sample.
@@ -122,7 +122,7 @@ class _Replica:
         """False once an allocation affected the result."""
 
     def was_together(self, uses: Iterable[_Use]) -> bool:
-        """True if one stay has all devices, and none of them before another: then none replaces another."""
+        """Return True if one stay has all devices at the same time: then none replaces another."""
         known = [time for use in uses if (time := self._time(use.node, use.device)) is not None]
         last_start = max((start for start, _ in known), default=0)
         first_end = min((end for start, end in known if end - start > 1), default=MAX_TIME_MS)
@@ -157,7 +157,7 @@ class _Replica:
         return use.attempt, -1 if time is None else time[0], make_natural_key(use.node), make_natural_key(use.device)
 
     def _has_ended(self, lane: _Lane, attempt: int, time: _Time | None) -> bool:
-        """True if the stays of a lane ended before another stay of that attempt and time."""
+        """Return True if the stays of a lane ended before another stay of that attempt and time."""
         if lane.attempt != attempt:
             return True
         if lane.time is None or time is None:

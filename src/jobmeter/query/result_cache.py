@@ -65,7 +65,7 @@ class ResultCache:
 
 
 def find_middle(span: TimeRange, step_ms: int, rolled: Sequence[TimeRange]) -> TimeRange | None:
-    """Longest part of a range in whole steps of rolled-up hours, if worth caching."""
+    """Return the longest part of a range in whole steps of rolled-up hours, if worth caching."""
     if not any(step_ms % tier == 0 for tier in Tier):
         return None
     parts = [cut_to_steps(inside, step_ms) for one in rolled if (inside := one.intersect(span)) is not None]
@@ -74,7 +74,7 @@ def find_middle(span: TimeRange, step_ms: int, rolled: Sequence[TimeRange]) -> T
 
 
 def cut_ends(span: TimeRange, inside: TimeRange) -> tuple[TimeRange, TimeRange]:
-    """Ranges before and after a part of a range; either may be empty."""
+    """Return the ranges before and after a part of a range; either may be empty."""
     return TimeRange(span.start_ms, inside.start_ms), TimeRange(inside.end_ms, span.end_ms)
 
 

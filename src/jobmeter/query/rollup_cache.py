@@ -11,7 +11,7 @@ import msgspec
 
 from jobmeter.model.batch import BucketColumns, SampleColumns, SeriesKeys
 from jobmeter.model.time import DAY, HOUR, MINUTE, TimeRange, cut_to_steps, floor_to
-from jobmeter.query.reduce import FIELDS, coarsen, merge, take
+from jobmeter.query.reduce import FIELDS, coarsen, merge
 from jobmeter.store.base import Tier
 from jobmeter.store.cache import Cache
 
@@ -125,7 +125,7 @@ class RollupCache:
 
 
 def widen_span(keys: SeriesKeys, span: TimeRange) -> TimeRange:
-    """Span to read when a range cuts a closed hour, because its start moves with every query."""
+    """Return the span to read if a range cuts a closed hour, because its start moves with every query."""
     length = HOUR if len(keys) <= _FEW else 5 * MINUTE
     start = floor_to(span.start_ms, length)
     return TimeRange(start, start + length)
@@ -141,4 +141,4 @@ def _subtract_range(span: TimeRange, usable: TimeRange) -> Iterator[TimeRange]:
 def _cut_columns(columns: BucketColumns, covered: TimeRange, span: TimeRange) -> BucketColumns:
     if covered == span:
         return columns
-    return take(columns, (columns.time >= span.start_ms) & (columns.time < span.end_ms))
+    return columns.select((columns.time >= span.start_ms) & (columns.time < span.end_ms))

@@ -12,14 +12,14 @@ import numpy as np
 from msgspec.structs import replace
 
 from jobmeter.access.principal import Scope
-from jobmeter.model.batch import Bools, BucketColumns, Int64s, References, SeriesKeys
+from jobmeter.model.batch import Bools, BucketColumns, Int64s, References, SeriesKeys, mark_first_rows
 from jobmeter.model.catalog import METRICS, Kind
 from jobmeter.model.question import Question
 from jobmeter.model.retention import Retention
 from jobmeter.model.series import Series
 from jobmeter.model.time import DAY, HOUR, MINUTE, SECOND, TimeRange, ceil_to, floor_to
 from jobmeter.query.meter import Meter
-from jobmeter.query.reduce import compute_growth, find_changes, make_empty, merge, take
+from jobmeter.query.reduce import compute_growth, merge
 from jobmeter.query.series import check_series, find_keys, measure_milliseconds
 from jobmeter.query.source import Source, check_buckets, estimate_rows, read_series_buckets, widen_to_hours
 from jobmeter.store.base import Tier
@@ -201,7 +201,7 @@ def _keep_inner_growth(columns: BucketColumns, counters: Bools) -> BucketColumns
     """Return the columns with the growth from the first to the last sample of each row; NaN where it is unknown."""
     if not counters.any() or not len(columns):
         return columns
-    first = find_changes(columns.index)
+    first = mark_first_rows(columns.index)
     before = np.concatenate(([0.0], columns.last[:-1]))
     lasted = columns.last_time - columns.first_time
     jump = np.where(first, np.nan, compute_growth(before, columns.first))
@@ -224,11 +224,11 @@ def _complete_expired(
         span = TimeRange(hour, hour + HOUR)
         whole = source.store.read_buckets(keys, span, Tier.HOUR, meter.make_budget(len(keys)))
         inside = (columns.time >= span.start_ms) & (columns.time < span.end_ms)
-        counts = _counts(take(columns, inside), len(keys))
+        counts = _counts(columns.select(inside), len(keys))
         lacking = whole.count > counts[whole.index]
         if not lacking.any():
             continue
-        whole = take(whole, lacking)
+        whole = whole.select(lacking)
         minutes = source.store.read_buckets(
             keys, span, Tier.MINUTE, meter.make_budget(estimate_rows(keys, span, MINUTE))
         )
@@ -237,10 +237,10 @@ def _complete_expired(
         wanted[whole.index] = whole.count
         by_minute = (_counts(minutes, len(keys)) == wanted) & (wanted > 0)
         gone = inside & (wanted[columns.index] > 0)
-        rows = [take(columns, ~gone)]
+        rows = [columns.select(~gone)]
         counters = np.ones(len(keys), bool) if columns.elapsed.any() else np.zeros(len(keys), bool)
         for part, chosen in ((minutes, by_minute), (whole, ~by_minute)):
-            rows.append(_keep_inner_growth(take(part, chosen[part.index]), counters))
+            rows.append(_keep_inner_growth(part.select(chosen[part.index]), counters))
         columns = merge(rows)
     return columns
 
@@ -258,9 +258,9 @@ def _find_divided(columns: BucketColumns, cuts: Int64s) -> Bools:
 def _drop_divided(columns: BucketColumns, cuts: Int64s, span: TimeRange) -> tuple[BucketColumns, bool]:
     """Return the rows without those that a cut divides or whose growth is unknown, and whether the range had any."""
     if not len(columns):
-        return make_empty(), False
+        return BucketColumns.make_empty(), False
     divided = _find_divided(columns, cuts) | np.isnan(columns.increase)
     if not divided.any():
         return columns, False
     lost = divided & (columns.first_time < span.end_ms) & (columns.last_time >= span.start_ms)
-    return take(columns, ~divided), bool(lost.any())
+    return columns.select(~divided), bool(lost.any())

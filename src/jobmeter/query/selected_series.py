@@ -137,19 +137,19 @@ class SelectedSeries:
         return self._devices
 
     def find_range(self, metric: str) -> tuple[int, int]:
-        """Positions of a metric's entries: first and end."""
+        """Return the positions of a metric's entries: first and end."""
         return self._ranges.get(metric, (0, 0))
 
     def measures(self, names: AbstractSet[str]) -> bool:
-        """True if there is an entry of one of those metrics."""
+        """Return True if there is an entry of one of those metrics."""
         return not names.isdisjoint(self._ranges)
 
     def has_single_entries(self, metric: str) -> bool:
-        """True if each member has at most one entry of the metric, so that none have to be combined."""
+        """Return True if each member has at most one entry of the metric: none have to be combined."""
         return metric in self._alone
 
     def list_reads(self, span: TimeRange, *, in_order: bool = False) -> Iterator[Read]:
-        """Reads that the entries need over a span; clipped entries are read only within their clip.
+        """Yield the reads that the entries need over a span; clipped entries are read only within their clip.
 
         ``in_order``: if all can be read together, keep the listing order. An engine reads faster in the order of keys;
         memory has no preference.
@@ -223,6 +223,6 @@ def _sort_positions(
 
 
 def is_counter(name: str) -> bool:
-    """True for a metric whose samples only grow."""
+    """Return True for a metric whose samples only grow."""
     metric = find(name)
     return metric is not None and metric.kind is Kind.COUNTER

@@ -186,12 +186,12 @@ def list_devices(view: JobView) -> AbstractSet[SubjectKey]:
 
 
 def name_owner(job: Job) -> str:
-    """Name of a job's members in a query over several jobs."""
+    """Return the name of a job's members in a query over several jobs."""
     return f"{job.project}/{job.id}"
 
 
 def make_member(series: Series) -> SubjectKey:
-    """Member to which a series of a job belongs. A replica that moved to another node stays one member."""
+    """Return the member to which a series of a job belongs. A replica that moved to another node stays one member."""
     if series.device:
         return SubjectKey("", series.replica, series.cluster, series.node, series.device)
     if series.replica:
@@ -200,7 +200,7 @@ def make_member(series: Series) -> SubjectKey:
 
 
 def _member_of_node(series: Series) -> SubjectKey:
-    """Member of a query over several jobs: a device is one member, whichever job had it."""
+    """Return the member of a query over several jobs: a device is one member, whichever job had it."""
     if series.device:
         return SubjectKey("", "", series.cluster, series.node, series.device)
     if series.replica:
@@ -260,7 +260,7 @@ def _set_owner(member: SubjectKey, job: Job) -> SubjectKey:
 
 
 def _find_missing(view: JobView, own: Sequence[Series], metrics: frozenset[str], span: TimeRange) -> _Missing:
-    """Times at which the job had a device without its own series, by (metric, device of a replica)."""
+    """Return the times at which the job had a device without its own series, by (metric, device)."""
     measured = _make_measured_test(own)
     return {
         (name, who): clips
@@ -279,7 +279,7 @@ def _make_measured_test(own: Sequence[Series]) -> Callable[[str, SubjectKey], bo
 
 
 def _times(view: JobView, span: TimeRange) -> dict[SubjectKey, list[TimeRange]]:
-    """Times at which each replica had each device, near the span. Reports from several sources are merged."""
+    """Return the times at which each replica had each device, near the span. Several reports are merged."""
     latest = _find_latest_end(view, span)
     times: dict[SubjectKey, list[TimeRange]] = {}
     for one in sorted(view.allocations, key=lambda allocation: allocation.start):
@@ -295,7 +295,7 @@ def _times(view: JobView, span: TimeRange) -> dict[SubjectKey, list[TimeRange]]:
 
 
 def _find_latest_end(view: JobView, span: TimeRange) -> int:
-    """End of an allocation without a recorded end."""
+    """Return the end of an allocation without a recorded end."""
     if view.job.state.finished and view.job.end is not None:
         return min(span.end_ms, view.job.end + 1)
     return span.end_ms

@@ -50,7 +50,7 @@ class Piece(msgspec.Struct, frozen=True):
 
 
 def estimate_rows(keys: SeriesKeys, span: TimeRange, every_ms: int = _INTERVAL_MS) -> int:
-    """Estimated rows of a read: samples at the usual interval, or rows of a tier."""
+    """Estimate the rows of a read: samples at the usual interval, or rows of a tier."""
     return len(keys) * (span.length_ms // every_ms)
 
 

@@ -28,9 +28,19 @@ class Stretch(msgspec.Struct, frozen=True):
         """Length in ms."""
         return self.end - self.start
 
+    @property
+    def span(self) -> tuple[int, int]:
+        """Start and end, in ms."""
+        return self.start, self.end
+
+    @property
+    def points(self) -> slice:
+        """Slice of its points."""
+        return slice(self.first, self.last + 1)
+
 
 def find_usual_interval(time: Int64s) -> int:
-    """Median distance of ascending times in ms; 0 for fewer than two."""
+    """Return the median distance of ascending times in ms; 0 for fewer than two."""
     distance = time[1:] - time[:-1]
     if not len(distance):
         return 0

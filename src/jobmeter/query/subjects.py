@@ -85,7 +85,7 @@ class Subjects:
 
 
 def is_shown(view: JobView, scope: Scope) -> bool:
-    """True if the job lies inside the scope."""
+    """Return True if the job lies inside the scope."""
     return scope.shows(view.job, () if scope.grant is None else {replica.cluster for replica in view.replicas})
 
 
@@ -108,7 +108,7 @@ def limit_view(view: JobView, scope: Scope) -> JobView:
 
 
 def find_projects(named: str | None, scope: Scope) -> frozenset[str] | None:
-    """Projects to search: the named one if the scope includes it, else all of the scope."""
+    """Return the projects to search: the named one if the scope includes it, else all of the scope."""
     return scope.intersect_projects(None if named is None else frozenset({named}))
 
 

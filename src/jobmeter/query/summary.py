@@ -88,7 +88,7 @@ def _metric(
 
 
 def _is_rate(frame: BucketedSeries, metric: Metric) -> bool:
-    """True if the values of a metric in this frame come from a counter."""
+    """Return True if the values of a metric in this frame come from a counter."""
     if metric.kind is Kind.COUNTER:
         return True
     if len(frame.select_rows(metric.name)):

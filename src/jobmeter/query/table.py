@@ -7,10 +7,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from jobmeter.model.batch import Bools, BucketColumns, Float64s, Int64s
+from jobmeter.model.batch import Bools, BucketColumns, Float64s, Int64s, find_runs
 from jobmeter.model.catalog import CATALOG, Aggregate, Kind, Metric, MetricScope
 from jobmeter.query.buckets import BucketedSeries
-from jobmeter.query.reduce import is_sorted, relabel, take
+from jobmeter.query.reduce import is_sorted, relabel
 from jobmeter.query.request import Statistic, is_own
 
 Labels = tuple[tuple[str, str], ...]
@@ -86,9 +86,7 @@ def join(table: ResultTable, how: Aggregate, step_ms: int = 0) -> ResultTable:
                 return on_grid
         order = np.lexsort((time, owner))
         owner, time, value = owner[order], time[order], value[order]
-    new = np.ones(len(time), np.bool_)
-    new[1:] = (owner[1:] != owner[:-1]) | (time[1:] != time[:-1])
-    starts = np.flatnonzero(new)
+    starts = find_runs(owner, time)
     if len(starts) == len(time):
         return ResultTable(owner, time, value)
     joined = _REDUCE[how].reduceat(value, starts)
@@ -175,7 +173,7 @@ def _compute_direct(frame: BucketedSeries, metric: Metric, statistic: Statistic,
     rows = frame.select_rows(metric.name)
     if but and len(rows):
         selected = np.array([not set(but) & set(entry.series.labels) for entry in frame.shape.entries])
-        rows = take(rows, selected[rows.index])
+        rows = rows.select(selected[rows.index])
     if metric.scope is MetricScope.DEVICE:
         rows = _drop_disputed(frame, rows)
     if not len(rows):
@@ -220,7 +218,7 @@ def _drop_disputed(frame: BucketedSeries, rows: BucketColumns) -> BucketColumns:
         return rows
     device = frame.shape.devices[rows.index]
     numbers = _numbers(device, rows.time, device, rows.time)[0]
-    return take(rows, ~ours | ~np.isin(numbers, numbers[~ours]))
+    return rows.select(~ours | ~np.isin(numbers, numbers[~ours]))
 
 
 def _pairs(
@@ -240,7 +238,7 @@ def _pairs(
 
 
 def _meet(one: ResultTable, other: ResultTable) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Positions of rows with equal (owner, time) in both tables."""
+    """Return the positions of rows with equal (owner, time) in both tables."""
     if not len(one) or not len(other):
         return np.empty(0, np.intp), np.empty(0, np.intp)
     mine, theirs = _numbers(one.owner, one.time, other.owner, other.time)

@@ -58,22 +58,22 @@ class Allocated(msgspec.Struct):
 
     @property
     def promised_devices(self) -> int | None:
-        """Devices requested for each replica; see ``count_promised_devices``."""
+        """Number of devices requested for each replica; see ``count_promised_devices``."""
         return count_promised_devices(self.job)
 
     @property
     def requested_devices(self) -> int:
-        """Devices requested for its replicas, else those allocated to it."""
+        """Number of devices requested for its replicas, else of those allocated to it."""
         promised = self.promised_devices
         return len(self.devices) if promised is None else promised * len(self.places)
 
     def find_limit(self, limit: str) -> float:
-        """Recorded limit of one replica; NaN without one."""
+        """Return the recorded limit of one replica; NaN without one."""
         return read_recorded_limit(self.job, limit) or np.nan
 
 
 def count_promised_devices(job: Job) -> int | None:
-    """Devices requested for each replica of a job; None if its record does not tell."""
+    """Return the number of devices requested for each replica of a job; None if its record does not tell."""
     for name in ("gpu.limit", "npu.limit"):
         if name in job.limits:
             return int(job.limits[name])
@@ -81,7 +81,7 @@ def count_promised_devices(job: Job) -> int | None:
 
 
 def read_recorded_limit(job: Job, limit: str) -> float | None:
-    """Limit of a replica from the job's record or instance type, one of ``LIMITS``; None if absent from both."""
+    """Return one of ``LIMITS`` of a replica from the job's record or instance type; None if absent from both."""
     stated, kind = job.limits.get(limit), job.instance_type
     if stated is None and kind is not None:
         stated = kind.cpu if limit == "cpu.limit" else kind.memory
@@ -89,7 +89,7 @@ def read_recorded_limit(job: Job, limit: str) -> float | None:
 
 
 def find_allocated(view: JobView, span: TimeRange, states: frozenset[JobState] | None = None) -> Allocated:
-    """Allocations of a job in the span by the registry; with ``states``, only of replicas in one of these."""
+    """Return the allocations of a job in the span; with ``states``, only of replicas in one of these."""
     found = Allocated(view.job)
     for replica in sorted(view.replicas, key=lambda one: one.attempt):
         if replica.start is None or replica.start < span.end_ms:
@@ -111,7 +111,7 @@ def find_allocated(view: JobView, span: TimeRange, states: frozenset[JobState] |
 
 
 def did_run(job: Job, span: TimeRange) -> bool:
-    """True if the job ran at some time in the span."""
+    """Return True if the job ran at some time in the span."""
     if job.state is JobState.QUEUED or (job.start is not None and job.start >= span.end_ms):
         return False
     late = 0 if job.state.finished else _LATE_MS
@@ -132,7 +132,7 @@ class UsageReadings:
         self.sampled: set[int] = set(np.unique(frame.shape.member[frame.columns.index]).tolist())
 
     def compute(self, name: str, statistic: Statistic = Statistic.MEAN) -> Float64s:
-        """Means of the metric, or another statistic, float64[members]."""
+        """Return the means of the metric, or another statistic, float64[members]."""
         values = np.full(len(self.frame.shape.members), np.nan)
         table = compute_lines(self.frame, CATALOG[name], statistic, None, self._each)
         values[table.owner] = table.value
@@ -208,12 +208,12 @@ class UsageParts:
                 one.devices.add((member.node, member.device))
 
     def _parts_of(self, frame: BucketedSeries) -> Int64s:
-        """Part of each member of a frame, int64[members]; -1 for none."""
+        """Return the part of each member of a frame, int64[members]; -1 for none."""
         members = frame.shape.members
         return np.array([self._numbers.get((self._owners[one.job], one.replica), -1) for one in members], np.int64)
 
     def _compute_limits(self) -> tuple[Float64s, ...]:
-        """Limits by part, for each of ``LIMITS``: the mean measured limit, else its last sample, else the recorded one.
+        """Return the limits by part: the mean measured limit, else its last sample, else the recorded one.
 
         NaN if unknown.
         """
@@ -227,7 +227,7 @@ class UsageParts:
         return tuple(found)
 
     def _average_limit(self, readings: UsageReadings, limit: str, statistic: Statistic) -> Float64s:
-        """Measured limit by part; NaN if missing."""
+        """Return the measured limit by part; NaN if missing."""
         allowed = np.full(len(self.places), np.nan)
         measured, part = readings.compute(limit, statistic), self._parts_of(readings.frame)
         rows = np.flatnonzero((measured > 0) & (part >= 0))
@@ -248,7 +248,7 @@ class UsageParts:
         )
 
     def _device_types(self, one: Allocated) -> Iterable[str]:
-        """Type of each device that a job requested: by its record, else by the nodes."""
+        """Return the type of each device that a job requested: by its record, else by the nodes."""
         count, kind = one.requested_devices, one.job.instance_type
         if kind is not None and kind.gpu_type:
             return repeat(kind.gpu_type, count)
@@ -326,7 +326,7 @@ def _rates(parts: UsageParts, readings: UsageReadings, job_user: Int64s, users: 
 def _divide_by_limits(
     allowed: Float64s, parts: UsageParts, readings: UsageReadings, name: str, user: Int64s, users: int
 ) -> Float64s:
-    """Usage over limits. A measured utilization is used directly, weighted by the limit.
+    """Return usage over limits by user. A measured utilization is used directly, weighted by the limit.
 
     A user whose measured replicas have no limits gets the mean of their measured utilizations.
     """
@@ -348,7 +348,7 @@ def _mean(values: Float64s, user: Int64s, users: int) -> Float64s:
 
 
 def _sums(values: Float64s, user: Int64s, users: int) -> tuple[Float64s, NDArray[np.intp]]:
-    """Sum of the finite values by user, and their number."""
+    """Return the sum of the finite values by user, and their number."""
     valid = np.isfinite(values) & (user >= 0)
     total = np.bincount(user[valid], values[valid], users).astype(np.float64, copy=False)
     return total, np.bincount(user[valid], minlength=users)

@@ -270,8 +270,8 @@ async def run_admitted(
 ) -> R:
     """Run the work on the lane; each time it has to queue, wait and continue when it is admitted.
 
-    ``unwanted`` gets the result if the caller was cancelled meanwhile: a thread works to its end and its key pays for
-    that. ``during`` wraps each part of the work, on the worker's thread.
+    ``unwanted`` gets the result if the caller was cancelled meanwhile: the thread still finishes the work, and the key
+    is charged. ``during`` wraps each part of the work, on the worker's thread.
     """
     result = await lane.run(partial(during, work), unwanted)
     while isinstance(result, QueuedQuestion):
@@ -292,7 +292,7 @@ def _resolve(loop: asyncio.AbstractEventLoop, admitted: "asyncio.Future[None]") 
 
 
 class ConcurrencyLimiter:
-    """Limit on raw exports: a few at one time, fewer for each key. None waits. Thread-safe."""
+    """Limit on concurrent raw exports: a few in all, fewer for each key. Does not block. Thread-safe."""
 
     def __init__(self, of_a_key: int, clock: Clock, most: int = EXPORTS) -> None:
         self._of_a_key = of_a_key

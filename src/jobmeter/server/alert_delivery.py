@@ -64,14 +64,14 @@ INTERVAL_SECONDS = 1.0
 FIRST_SECONDS, LONGEST_SECONDS = 1.0, 300.0
 """First and longest pause in seconds after a failed delivery."""
 OLDEST_MS = DAY
-"""Age at which a message that no destination took is dropped."""
+"""Age at which an undelivered message is dropped."""
 _ROUND_SECONDS = 10.0
 
 
 class AlertDelivery:
     """Background work that delivers messages. ``shared``: only the server that holds the lease does the work.
 
-    A message is deleted after its destination took it. So a process that is killed in between repeats this one message.
+    A message is deleted after its destination accepted it. A process that is killed in between repeats this message.
     """
 
     name = "alert-delivery"
@@ -110,7 +110,7 @@ class AlertDelivery:
         while self._clock.monotonic() < until:
             now_ms = self._clock.now_ms()
             waiting = self._executor.run(WaitingMessagesQuestion(), EVERYTHING)
-            # A later try than the longest pause comes from a clock that was set back.
+            # A next try after the longest pause was set before the clock was set back.
             due = [one for one in waiting if not 0 < one.next_try - now_ms <= LONGEST_SECONDS * SECOND]
             if not due:
                 return

@@ -229,7 +229,7 @@ def assemble(
 def _admitted(
     settings: Settings, clock: Clock, registry: Registry, store: Store, *, shared: bool
 ) -> tuple[NonceMemory, SharedRates | None]:
-    """Return the nonces, and the shared rates if other servers may come.
+    """Return the nonces, and the shared rates if other servers may use the registry.
 
     With ``shared`` both are in the registry while other servers use the engine, which announce changed jobs.
     """
@@ -276,7 +276,7 @@ def _works(services: Services, *, shared: bool) -> list[Work]:
         works = [Leased(work, registry.leases, clock) for work in works]
     alerting = services.alerting
     works += [alerting, AlertDelivery(alerting.config, executor, registry, clock, thresholds, shared=shared)]
-    works += [running, make_pruning(registry, clock), Tidying(), services.usage]
+    works += [running, make_pruning(registry, clock), Tidying(settings.data), services.usage]
     if registry.database.kind == POSTGRESQL:
         works.append(Periodic("records", READ_SECONDS, registry.refresh.read_unannounced))
     if isinstance(store, WindowedStore):

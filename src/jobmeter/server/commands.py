@@ -82,7 +82,7 @@ def _create_task(services: Services, question: NewTask, principal: Principal, sc
 def _facts(
     services: Services, question: JobFactsQuestion | NodeFactsQuestion, principal: Principal, scope: Scope
 ) -> JobFacts | NodeFacts:
-    """Answer with the facts that the caller may list, none otherwise: the permission of the query is not enough."""
+    """Return the facts that the caller may list, and no others: the permission of the query is not enough."""
     of_jobs = isinstance(question, JobFactsQuestion)
     action, operation = ("jobs:read", "listJobs") if of_jobs else ("nodes:read", "listNodes")
     try:
@@ -98,7 +98,7 @@ def _facts(
 
 
 def _disk(services: Services, _: DiskQuestion, principal: Principal, __: Scope) -> DiskFacts:
-    """Answer with the space on the server's disk to those who may see the whole server's state."""
+    """Return the space on the server's disk; empty facts for a caller without the permission ``server:read``."""
     try:
         authorize(principal, "server:read", None, ("native", "getStatus"))
     except ForbiddenError:

@@ -120,7 +120,7 @@ class DialectRouter:
 
     @property
     def owned(self) -> "DialectRouter | None":
-        """The router of the paths that no other dialect has, which need not be offered to the others first."""
+        """Return a router for the dialect's own prefix of paths, which is matched first; None without a prefix."""
         prefix: str = getattr(self._dialect, "prefix", "")  # a dialect of a plug-in may know of none
         return DialectRouter(self._dialect, self._services, (prefix,)) if prefix else None
 

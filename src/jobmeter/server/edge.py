@@ -75,7 +75,7 @@ class Edge:
                         self._end(request, began)
                         return reply
                     waiting = answer
-            except Exception as error:  # noqa: BLE001 - ``_finish`` says it to the client
+            except Exception as error:  # noqa: BLE001 - ``_finish`` answers with the error
                 handler = error
         return self._finish(router, request, exchange, handler, waiting, began)
 
@@ -97,7 +97,7 @@ class Edge:
         except JobmeterError as problem:
             drop_frames(problem)
             await _refuse(router, request, exchange, problem)
-        except Exception as bug:  # noqa: BLE001 - a bug must not reach the client, nor cut it off without a word
+        except Exception as bug:  # noqa: BLE001 - a bug must neither reach the client nor end its connection
             _log.exception("request %s failed: %s", exchange.request_id, exchange.call.raw_path)
             drop_frames(bug)
             await _refuse(router, request, exchange, JobmeterError("internal error"))

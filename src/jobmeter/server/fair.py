@@ -19,7 +19,7 @@ KEYS = 10_000
 
 
 class QueueEntry(msgspec.Struct, eq=False):
-    """QueueEntry in the queue. ``admit`` is called once on admission, on any thread, and must not block."""
+    """Entry of the queue. ``admit`` is called once on admission, on any thread, and must not block."""
 
     key: str
     admit: Callable[[], None]
@@ -92,7 +92,7 @@ class FairQueue:
             account = self._account(key)
             now = self._clock.monotonic()
             account.used = self._compute_use(account, now) - sum(now - began for began in account.began)
-            # Any of the key's starts may go: the time of all of them counts.
+            # It does not matter which of the key's starts is removed: their times are summed.
             account.used += now - account.began.pop(0)
             account.at = now
             self._running -= 1

@@ -1,7 +1,7 @@
 """Checks for lost parts of a data folder: a server refuses to start on an incomplete one.
 
-Every first start creates a key, so a registry without keys never served. A registry without keys beside samples or an
-administrator's key file therefore does not belong to them. The secret key file cannot be created again while keys
+The first start creates a key, so a registry without keys was never used. If there are samples or an administrator's
+key file beside it, it does not belong to them. The secret key file cannot be created again while keys
 exist: secrets encrypted with the old one would be lost silently.
 """
 

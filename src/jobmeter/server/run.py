@@ -12,6 +12,7 @@ from jobmeter.server.address import bind, find_tls_files
 from jobmeter.server.folder import claim
 from jobmeter.server.http.limits import allow_descriptors
 from jobmeter.server.stopping import Stopping
+from jobmeter.server.workers.process import fork_workers
 from jobmeter.settings import Settings
 
 
@@ -44,16 +45,16 @@ def run(
         from jobmeter.server.server_group import make_group_opener  # noqa: PLC0415 - said above
         from jobmeter.store.registry import find_opener  # noqa: PLC0415 - said above
 
-        opening = Opening(
-            find_opener(
-                settings.store_dsn,
-                clock,
-                settings.journals,
-                discard=discard_journals,
-                peer_listen=settings.peer_listen,
-                open_group=make_group_opener(settings),
-            )
+        open_engine = find_opener(
+            settings.store_dsn,
+            clock,
+            settings.journals,
+            discard=discard_journals,
+            peer_listen=settings.peer_listen,
+            open_group=make_group_opener(settings),
         )
+        workers = fork_workers(bound, settings.worker_processes, stack)
+        opening = Opening(open_engine)
         stack.callback(opening.close)
         from jobmeter.server.missing import Recreate  # noqa: PLC0415 - said above
         from jobmeter.server.serving import Start, serve  # noqa: PLC0415 - said above
@@ -64,6 +65,7 @@ def run(
             clock=clock,
             stopping=stopping,
             bound=bound,
+            workers=workers,
             opening=opening,
             descriptors=descriptors,
             recreate=recreate,

@@ -47,13 +47,13 @@ LEAST_JOBS = 32
 MOST_JOBS = 100_000
 """Most jobs that are watched. Further jobs are diagnosed after their end."""
 LINES_SECONDS = 120.0
-"""Least seconds between two looks at the newest log lines of a job."""
+"""Least seconds between two reads of the newest log lines of a job."""
 MOST_EVENTS = 5_000
 SUSPICION_MS = 5 * MINUTE
 """Least time between two collections of the evidence of a job that may stand still; it doubles with each."""
 _MOST_DOUBLINGS = 8
 _HASTE = 2.0
-"""Factor on a round's fair share of jobs: few jobs are spread evenly, and none waits for long."""
+"""Factor on a round's fair share of jobs, so that a few jobs are spread evenly and none waits for long."""
 
 
 class _Watched(msgspec.Struct):
@@ -169,7 +169,7 @@ class RunningJobs:
         self.figures.seconds += self._clock.monotonic() - began
 
     def _budget(self, began: float) -> Callable[[], bool]:
-        """Return a function that tells when the round is over. Requests have priority."""
+        """Return a function that is True once the round is over. Requests have priority."""
         before = self._others_cpu()
 
         def is_over() -> bool:
@@ -255,7 +255,7 @@ class RunningJobs:
                     self._take(evaluation, sampled[evaluation.job], now_ms)
                     if is_over():
                         evaluated = keys[: keys.index(evaluation.job) + 1]
-                        self._together = len(evaluated)  # what is read for more is lost
+                        self._together = len(evaluated)  # the next round reads data for fewer jobs
                         break
         finally:  # a job that failed waits until the others had their turn
             with self._lock:
@@ -340,9 +340,9 @@ class RunningJobs:
         return True
 
     def _request_evidence(self, view: JobView, now_ms: int) -> None:
-        """Have the evidence of the job's ranks collected, once for the findings that opened."""
+        """Request the evidence of the job's ranks from agents, once for the findings that opened."""
         self._jobs[view.job.project, view.job.id].requested = now_ms
         try:
             create_job_task(self._executor, self._registry, view, now_ms, self._task_seconds)
         except JobmeterError as error:
-            _log.info("where the ranks of job %s are is not collected: %s", view.job.id, error.message)
+            _log.info("the stacks of job %s are not collected: %s", view.job.id, error.message)

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -28,6 +28,7 @@ from jobmeter.server.telnet import TelnetServer
 from jobmeter.server.workers.frames import Setup
 from jobmeter.server.workers.owner import OwnedRecords
 from jobmeter.server.workers.pool import WorkerPool
+from jobmeter.server.workers.process import WorkerProcess
 from jobmeter.settings import Settings
 from jobmeter.wire.native.series_lists import DIGEST_KEY
 
@@ -45,6 +46,8 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     stopping: Stopping
     bound: socket.socket
     """Socket to listen on."""
+    workers: Sequence[WorkerProcess]
+    """Worker processes; none if the server is one process."""
     opening: Opening
     descriptors: int
     """Limit of open files of the process."""
@@ -107,13 +110,12 @@ def serve(start: Start, announce: Callable[[str], None]) -> None:
 
 
 def _workers(start: Start, stack: ExitStack) -> WorkerPool | None:
-    """Start the worker processes, which end with the stack; None if the server is one process."""
-    count = start.settings.worker_processes
-    if not count:
+    """Return the pool of the worker processes, which end with the stack; None if the server is one process."""
+    if not start.workers:
         return None
     # HTTP connections take descriptors of the workers only.
-    setup = Setup(start.settings, compute_share(start.descriptors, MOST_HTTP, count), DIGEST_KEY)
-    pool = WorkerPool(start.bound, setup, count)
+    setup = Setup(start.settings, compute_share(start.descriptors, MOST_HTTP, len(start.workers)), DIGEST_KEY)
+    pool = WorkerPool(start.bound, setup, start.workers)
     stack.callback(pool.close)
     return pool
 

@@ -1,6 +1,6 @@
 """The interface of a telemetry engine. `tests/store_contract/store.py` states the same contract as tests."""
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from enum import IntEnum
 from pathlib import Path
@@ -79,7 +79,7 @@ def list_names(series: Series, part: NamePart) -> list[str]:
 
 
 class SeriesPage(NamedTuple):
-    """Some series. ``following`` selects the next page; None on the last page. A page may be empty."""
+    """Page of the keys of series, which may be empty. ``following`` is the start of the next page; None for none."""
 
     keys: SeriesKeys
     following: "SeriesPlace | None"
@@ -94,9 +94,9 @@ PAGE_BYTES = 64 * 2**20
 
 
 class LogSelector(LogFilter, frozen=True, kw_only=True):
-    """Selects lines of one job, and a page of them in an order.
+    """Filter of the log lines of one job, with the order and the page.
 
-    With a ``node`` and no job: lines of the system log of that node, in these ``projects``.
+    Without a job: filter of the system log of ``node``, whose lines are in one of ``projects``.
     """
 
     project: str = ""
@@ -273,8 +273,8 @@ class SampleStore(Protocol):
         """The samples in memory; None for an engine without a window."""
         ...
 
-    def append(self, batch: SampleBatch, retention: Retention = ...) -> None:
-        """Store samples and the series they belong to. On return they survive kill -9 and power loss.
+    def append_all(self, batches: Sequence[SampleBatch], retention: Retention = ...) -> None:
+        """Store the samples of each batch, in order, and their series. On return they survive kill -9 and power loss.
 
         After an error some rows may be stored: the caller repeats the call, and each sample still counts once. If
         samples belong to hours that are already rolled up, these hours are marked before the samples become visible. So
@@ -282,20 +282,16 @@ class SampleStore(Protocol):
         """
         ...
 
-    def append_all(self, batches: Sequence[SampleBatch], retention: Retention = ...) -> None:
-        """Append each batch in order. On return all of them are durable. See ``append``."""
-        ...
-
     def check_writable(self) -> None:
         """Raise UnavailableError while every write is refused, as in the last seconds of a move."""
         ...
 
     def use_series(self, table: SeriesTable) -> None:
-        """Use a table of series that others use, too."""
+        """Use this table of series, which other parts of the process share."""
         ...
 
     def lacks_descriptor(self, keys: SeriesKeys, since_ms: int = 0) -> Bools:
-        """Return bool[k]: the series that certainly have no samples at or after a time, without searching for any."""
+        """Return bool[k]: True for series that certainly have no samples at or after a time. Searches no samples."""
         ...
 
     def find(self, selector: SeriesSelector) -> list[Series]:
@@ -317,7 +313,7 @@ class SampleStore(Protocol):
         """
         ...
 
-    def read(self, keys: SeriesKeys, span: TimeRange, budget: ReadBudget) -> Iterator[SampleColumns]:
+    def read(self, keys: SeriesKeys, span: TimeRange, budget: ReadBudget) -> Generator[SampleColumns]:
         """Yield raw samples with ``span.start_ms <= time < span.end_ms``, in blocks.
 
         Blocks are sorted by (index, time) and follow each other in that order: a series may continue in the next block.
@@ -348,11 +344,11 @@ class SampleStore(Protocol):
         """
         ...
 
-    def get_revision(self, jobs: Sequence[int]) -> Hashable | None:
+    def get_revision(self, jobs: Sequence[int] | None) -> Hashable | None:
         """Return a value that changes when the series, roll-ups or rolled-up ranges of these jobs may have changed.
 
-        None if others write to the same engine. Data that was read after the revision was taken stays valid until the
-        revision changes.
+        ``jobs`` is None for every job. Return None if others write to the same engine. Data that was read after the
+        revision was taken stays valid until the revision changes.
         """
         ...
 
@@ -411,10 +407,7 @@ class EngineUse(RecordGroup, Protocol):
         ...
 
     def check(self) -> None:
-        """Raise UnavailableError while another server may be the only one.
-
-        That server has then taken this one for dead.
-        """
+        """Raise UnavailableError while the other servers may have expelled this one."""
         ...
 
 

@@ -61,7 +61,7 @@ class Channel(asyncio.Protocol):
         self._transport.set_write_buffer_limits(_UNSENT_BYTES)
 
     def data_received(self, data: bytes) -> None:
-        """Take the messages that are complete."""
+        """Pass the complete messages to ``received``."""
         buffer = self._data
         buffer += data
         at, size = 0, len(buffer)

@@ -67,7 +67,7 @@ def move_store(dsn: str, order: MoveOrder, clock: Clock) -> Iterator[MoveLine]:
 
 
 def cancel_move(dsn: str, clock: Clock) -> str:
-    """Let servers use an engine again whose data were moved. Return the name of the other engine; empty for none."""
+    """Let servers use an engine again after a move. Return the name of the other engine; empty without a move."""
     with closing(_clickhouse(dsn, clock, None, discard=False, for_move=True)()) as store:
         return store.cancel_move()
 

@@ -8,7 +8,7 @@ from jobmeter.errors import UnavailableError
 
 
 class StatementLock:
-    """Shared by inserts, exclusive for others. New inserts wait for a waiting exclusive use."""
+    """Lock that many inserts share, and that any other statement holds alone. New inserts wait for one that waits."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()

@@ -42,7 +42,7 @@ def test_alerts_are_listed_with_what_mutes_them(server, run):
 
 def test_no_alerts(server, run):
     with_alerts(server)
-    assert run("alerts").stdout == "no alert is pending or fires\n"
+    assert run("alerts").stdout == "no pending or firing alerts\n"
 
 
 def test_a_silence_is_added(server, run):
@@ -67,7 +67,7 @@ def test_silences_are_listed_and_ended(server, run):
     assert "job_id=train-1" in shown
     assert "s0" not in shown
     assert [one["id"] for one in json.loads(run("silence", "list", "--expired", "--json").stdout)] == ["s1", "s0"]
-    assert run("silence", "expire", "s1").stdout == "silence s1 has ended\n"
+    assert run("silence", "expire", "s1").stdout == "ended silence s1\n"
 
 
 @pytest.mark.parametrize(

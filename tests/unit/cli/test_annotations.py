@@ -50,7 +50,7 @@ def test_a_note_has_its_time_in_milliseconds(server, run):
 
 def test_a_note_is_deleted_by_its_id(server, run):
     server.on("/jobs/j/notes/note-01", {"deleted": True}, "DELETE")
-    assert "note-01 of j was deleted" in run("note", "j", "--delete", "note-01").stdout
+    assert "deleted note-01 of j" in run("note", "j", "--delete", "note-01").stdout
     assert json.loads(run("note", "j", "--delete", "note-01", "--json").stdout) == {"id": "note-01"}
 
 

@@ -64,7 +64,7 @@ def test_options_become_parameters(server, run):
 
 def test_an_empty_list_is_reported(server, run):
     server.on("/jobs/b/events", {"job": "b", "project": "p", "events": [], "total": 0})
-    assert run("events", "b").stdout == "there are no events of this job yet\n"
+    assert run("events", "b").stdout == "no events yet\n"
     assert run("events", "b", "--level", "error").stdout == "no event matches\n"
     assert run("events", "b", "--json").stdout.strip() == "[]"
 

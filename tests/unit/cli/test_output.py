@@ -9,7 +9,7 @@ from rich.console import Console
 
 from jobmeter.cli.output import (
     BARS,
-    TrendColumn,
+    Curve,
     build_console,
     build_table,
     draw_chart,
@@ -119,17 +119,17 @@ def test_moment_is_utc():
 
 
 def test_sparkline_covers_the_step_of_a_point_and_leaves_gaps_blank():
-    course = TrendColumn([(0, 1.0), (10, 2.0), (30, 4.0)], 0, 40, 10)
-    assert draw_sparkline(course, 4) == "▃▅ █"
-    assert draw_sparkline(course, 8) == "▃▃▅▅  ██"
+    curve = Curve([(0, 1.0), (10, 2.0), (30, 4.0)], 0, 40, 10)
+    assert draw_sparkline(curve, 4) == "▃▅ █"
+    assert draw_sparkline(curve, 8) == "▃▃▅▅  ██"
 
 
 def test_a_flat_line_at_zero_is_drawn_at_the_bottom():
-    assert draw_sparkline(TrendColumn([(0, 0.0)], 0, 10, 10), 3) == "▁▁▁"
+    assert draw_sparkline(Curve([(0, 0.0)], 0, 10, 10), 3) == "▁▁▁"
 
 
 def test_no_points_draw_nothing():
-    assert draw_sparkline(TrendColumn([], 0, 10, 10), 3).strip() == ""
+    assert draw_sparkline(Curve([], 0, 10, 10), 3).strip() == ""
 
 
 @given(
@@ -139,7 +139,7 @@ def test_no_points_draw_nothing():
     st.integers(1, 100),
 )
 def test_sparkline_has_its_width_whatever_the_points(points, end, step, width):
-    line = draw_sparkline(TrendColumn(sorted(points), 0, end, step), width)
+    line = draw_sparkline(Curve(sorted(points), 0, end, step), width)
     assert len(line) == width
     assert set(line) <= set(BARS) | {" "}
     inside = [point for point in points if point[0] < end]
@@ -147,7 +147,7 @@ def test_sparkline_has_its_width_whatever_the_points(points, end, step, width):
 
 
 def test_chart_names_its_bounds_and_its_range():
-    text = draw_chart(TrendColumn([(0, 0.0), (60_000, 1.0)], 0, 120_000, 60_000), "1", height=2, width=60)
+    text = draw_chart(Curve([(0, 0.0), (60_000, 1.0)], 0, 120_000, 60_000), "1", height=2, width=60)
     top, bottom, axis = text.split("\n")
     assert top.startswith("100.0% ┤")
     assert bottom.startswith("  0.0% ┤▁")

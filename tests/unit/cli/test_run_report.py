@@ -18,7 +18,7 @@ from jobmeter.model.job import JobState
                 "jobmeter: 1,235 samples were lost\n"
                 "jobmeter:   34 expired: they were older than the server's retention; raise that retention\n"
                 "jobmeter:   1 odd: see the log of the server\n"
-                "jobmeter:   1,200 spool.full: the server was away for too long; check the server\n"
+                "jobmeter:   1,200 spool.full: the server did not answer for too long; check the server\n"
             ),
         ),
     ],

@@ -87,7 +87,7 @@ def test_one_job_by_replica_and_device(running, run):
 
 def test_nothing_runs(server, run):
     server.on("/jobs", lambda asked: (200, {"jobs": [], "total": 0 if "state" in asked.parameters else 4}, {}))
-    assert "nothing runs now" in run("top").stdout
+    assert "no running jobs" in run("top").stdout
     server.on("/jobs", {"jobs": [], "total": 0})
     assert "no jobs yet: `jobmeter demo`" in run("top").stdout
 

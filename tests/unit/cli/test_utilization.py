@@ -74,7 +74,7 @@ def test_csv_has_a_line_for_each_group_or_each_of_its_days_and_json_is_the_answe
 
 def test_the_output_says_when_no_job_had_devices(server, run):
     server.on("/devices/hours", {**ANSWER, "groups": [], "others": None, "combined": 0})
-    assert "no job had devices in this time" in shown(run)
+    assert "no job had devices in this range" in shown(run)
 
 
 @pytest.mark.parametrize(

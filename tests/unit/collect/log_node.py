@@ -22,6 +22,9 @@ class Time:
     def __call__(self):
         return self.ns
 
+    def now_ms(self):
+        return self.ns // 1_000_000
+
     def monotonic(self):
         return self.ns / 1e9
 
@@ -56,11 +59,10 @@ class Node:
             self.watch,
             NodeIdentity("n1", project="default"),
             self.outbox,
-            now_ns=self.time,
-            monotonic=self.time.monotonic,
-            lines_a_second=self._rate,
-            owner_of=self._owner_of,
-            state=self._folder / "logs.json",
+            self.time,
+            self._rate,
+            self._owner_of,
+            self._folder / "logs.json",
         )
 
     def __del__(self):

@@ -88,7 +88,7 @@ def test_a_failing_and_a_hanging_collector_do_not_stop_the_others_and_are_shown(
     assert latest(samples, "agent.collect.success", collector="good") == 1
     assert latest(samples, "agent.collect.success", collector="failing") == 0
     assert latest(samples, "agent.collect.success", collector="hanging") == 0
-    assert latest(samples, "agent.collect.duration", collector="hanging") > 0.25
+    assert latest(samples, "agent.collect.duration", collector="hanging") > 0.1
     assert len(hanging.times) == 1  # never called again while it has not come back
     assert passed < 5  # waited for once, not at every tick
 

@@ -15,12 +15,10 @@ from jobmeter.collect.cgroup.reader import GroupReader
 from jobmeter.collect.discover.classify import NodeClassifier
 from jobmeter.collect.discover.table import ProcessTable
 from jobmeter.collect.incidents import IncidentWatch
-from jobmeter.collect.jobs import JobsCollector
+from jobmeter.collect.jobs import COUNTERS, JobsCollector
 from jobmeter.collect.process.count import Ended
 from jobmeter.collect.process.stat import Key, ProcessIo
-from jobmeter.collect.starts import COUNTERS, Starts
-from jobmeter.model.catalog import find
-from jobmeter.model.catalog.metric import Kind
+from jobmeter.collect.starts import Starts
 
 EPOCH_MS = 1_795_000_000_000
 """The start of the machine."""
@@ -161,13 +159,6 @@ def test_a_reading_right_after_the_start_waits_for_the_next_look(node):
     assert node.points(12_000) == [(11_980, 0.0)]
     node.process(100, 11_980, 0.5, JOBMETER_JOB_ID="j")
     assert node.points(13_000) == [(13_000, 0.5)]
-
-
-def test_every_metric_that_has_a_zero_is_a_counter():
-    for metric in COUNTERS:
-        found = find(metric)
-        assert found is not None
-        assert found.kind is Kind.COUNTER
 
 
 @given(st.lists(st.tuples(st.integers(250, 999), st.floats(0, 1)), min_size=1, max_size=6), st.randoms())

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from jobmeter.diagnose.examine import examine
-from jobmeter.diagnose.lives import list_deaths
+from jobmeter.diagnose.failures import list_failed_replicas
 from jobmeter.diagnose.rules import uncaught_error
 from jobmeter.diagnose.thresholds import load
 from jobmeter.model.event import ALERT_FIRING, Event, EventSource, Level
@@ -176,7 +176,7 @@ def test_the_last_attempt_counts():
     job = made(replicas=1)
     job.fail("worker-0", 1)
     case = job.case()
-    assert [death.exit_code for death in list_deaths(case, THRESHOLDS["causes"])] == [1]
+    assert [failure.exit_code for failure in list_failed_replicas(case, THRESHOLDS["causes"])] == [1]
 
 
 def test_hostile_lines_take_no_time():
@@ -328,6 +328,27 @@ def test_the_marks_that_a_logger_or_launcher_puts_before_each_line_of_a_tracebac
     lines += [TRACE, '  File "b.py", line 2, in main', "    read()", "RuntimeError: cannot start"]
     job.fail("worker-0", 1, *(mark.format(at % 10) + line for at, line in enumerate(lines)))
     assert root(job).rule == "permission_denied"
+
+
+@pytest.mark.parametrize("mark", [*MARKS, "", "[rank{}]: ", "    | "])
+@pytest.mark.parametrize(
+    "below", [[], ["    ~~~~~^^^"], ["        'CUDA out of memory. Tried to allocate')", "      ^^^"]]
+)
+def test_source_code_that_a_traceback_quotes_is_no_evidence(mark, below):
+    job = made(replicas=1)
+    lines = [TRACE, '  File "a.py", line 1, in <module>', "    assert ok or fail('loss is nan')", *below]
+    job.fail("worker-0", 1, *(mark.format(at % 10) + line for at, line in enumerate([*lines, "ValueError: no rows"])))
+    found = root(job)
+    assert found.rule == "python_exception"
+    assert found.evidence[0].text.endswith("ValueError: no rows")
+
+
+def test_an_error_that_the_program_quotes_and_raises_is_shown_by_its_message():
+    job = made(replicas=1)
+    job.fail(
+        "worker-0", 1, TRACE, '  File "a.py", line 1', '    raise E("loss is nan")', "E: loss is nan", "    nan loss"
+    )
+    assert [one.text for one in root(job).evidence][:2] == ["E: loss is nan", "    nan loss"]
 
 
 def test_a_word_before_the_header_of_a_traceback_alone_is_no_mark_of_its_lines():

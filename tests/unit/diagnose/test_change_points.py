@@ -54,7 +54,7 @@ def test_a_minute_of_many_warnings_is_a_peak():
         made.say("failed", 5 * MINUTE + at, level=Level.ERROR)
     [peak] = log_peaks(made.case())
     assert (peak.time, peak.replica) == (START + 5 * MINUTE, "worker-0")
-    assert peak.text == "41 lines that warn in a minute"
+    assert peak.text == "41 warnings and errors in a minute"
 
 
 def test_events_of_a_node_are_there_while_the_job_had_it(tmp_path):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from jobmeter.cli.screens.draw import FAR_STYLE
 from jobmeter.cli.screens.members import rank_rows
-from jobmeter.cli.screens.watch import Courses, WatchParts
+from jobmeter.cli.screens.watch import Curves, WatchParts
 from jobmeter.diagnose.examine import examine
 from jobmeter.diagnose.rank_findings import MOST
 from jobmeter.diagnose.thresholds import load
@@ -41,7 +41,7 @@ def named(case, findings):
 def marked_in_terminal(case, findings):
     """Return the ranks whose names stand out on the screen of a job."""
     values = [LatestValue(metric="cpu.usage", unit="{core}", replica=one.name, value=1.0) for one in case.view.replicas]
-    rows = rank_rows(WatchParts(0, case.job, {}, values), Courses(), findings)
+    rows = rank_rows(WatchParts(0, case.job, {}, values), Curves(), findings)
     return {row.key for row in rows if any(span.style == FAR_STYLE for span in row.cells[0].text.spans)}
 
 

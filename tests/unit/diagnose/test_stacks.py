@@ -111,7 +111,7 @@ def test_a_rank_on_another_line_of_the_same_function():
         ({"state": "T"}, "is stopped by a signal or a debugger in `all_reduce`"),
         ({"state": "X", "exit_code": 137}, "is gone: SIGKILL ended it"),
         ({"state": "X", "exit_code": 3}, "is gone: it exited with status 3"),
-        ({"state": "Z"}, "is gone: no process of it runs"),
+        ({"state": "Z"}, "is gone: it has no process"),
     ],
 )
 def test_a_stopped_or_gone_rank_explains_the_others_wherever_they_are(evidence, words):
@@ -156,7 +156,7 @@ def test_a_rank_blocked_by_a_filesystem_is_named():
     ranks.append(rank(3, ["main", "save"], state="D", call="openat", wait="rpc_wait_bit_killable"))
     result = result_of(ranks)
     assert named(result) == {"worker-3"}
-    assert "waits for a network filesystem, which nothing interrupts, in `save`" in result.sentence
+    assert "waits for a network filesystem (uninterruptible) in `save`" in result.sentence
 
 
 SLOW: dict[str, dict[str, Any]] = {
@@ -202,7 +202,7 @@ def test_a_poll_is_no_network_filesystem():
 
 def test_ranks_that_move_may_be_at_work():
     ranks = [replace(rank(at, ["main", "load" if at else "step"], state="R"), moved=True) for at in range(4)]
-    assert "every rank moved between two looks" in result_of(ranks).sentence
+    assert "every rank moved within a second" in result_of(ranks).sentence
 
 
 def test_no_answer_and_what_nccl_reports_are_notes():

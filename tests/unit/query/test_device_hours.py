@@ -230,7 +230,7 @@ def test_many_jobs_together_have_the_same_times_as_each_job_alone(found, labelle
         for (node, device), (time, value) in steps.items():
             own = {"job": view.job.id, "replica": "w"} if device in labelled else {}
             series = Series("gpu.utilization", project=view.job.project, node=node, device=device, **own)
-            store.append(SampleBatch([series], np.zeros(len(time), np.uint32), time, value))
+            store.append_all((SampleBatch([series], np.zeros(len(time), np.uint32), time, value),))
     executor, everyone = Executor(store, registry, SetClock(NOW), Limits()), Scope(None)
     expected: Any = defaultdict(lambda: np.zeros(3, np.int64))
     for view, _ in found:

@@ -45,12 +45,14 @@ class House:
 
     def put(self, series: Series, *points: tuple[int, float]) -> None:
         """Store points given as (seconds after ``START``, value)."""
-        self.store.append(
-            SampleBatch(
-                [series],
-                np.zeros(len(points), np.uint32),
-                np.array([START + 1_000 * second for second, _ in points], np.int64),
-                np.array([value for _, value in points], np.float64),
+        self.store.append_all(
+            (
+                SampleBatch(
+                    [series],
+                    np.zeros(len(points), np.uint32),
+                    np.array([START + 1_000 * second for second, _ in points], np.int64),
+                    np.array([value for _, value in points], np.float64),
+                ),
             )
         )
 

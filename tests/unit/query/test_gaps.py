@@ -29,7 +29,7 @@ def quality(times_of, start, end, metric="cpu.time"):
     times = [np.asarray(one, np.int64) for one in times_of.values()]
     index = np.repeat(np.arange(len(series), dtype=np.uint32), [len(one) for one in times])
     everything = np.concatenate(times)
-    store.append(SampleBatch(series, index, everything, np.zeros(len(everything))))
+    store.append_all((SampleBatch(series, index, everything, np.zeros(len(everything))),))
     replicas = [Replica(name=name, node="n1", start=start, end=end) for name in times_of]
     job = Job(id="j", project="lab", state=JobState.SUCCEEDED, start=start, end=end, recorded=True)
     registry.add_job(job, replicas)

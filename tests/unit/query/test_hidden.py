@@ -127,7 +127,7 @@ def add(world: World, project: str, job: str) -> None:
     for at, series in enumerate(series_of(project, job)):
         times = np.arange(NOW - HOUR, NOW, MINUTE)
         values = np.full(len(times), 0.25 + at + (job != "open"))
-        world.store.append(SampleBatch([series], np.zeros(len(times), np.uint32), times, values))
+        world.store.append_all((SampleBatch([series], np.zeros(len(times), np.uint32), times, values),))
     start = (NOW - HOUR) * 1_000_000
     of_job: dict[str, Any] = {"project": project, "job": job, "replica": "worker-0", "node": node}
     world.store.logs.append(

@@ -119,13 +119,13 @@ class Interleaved(RuleBasedStateMachine):
         scale = 10.0 if CATALOG[metric].maximum else 1.0
         rows = {(series, time): value / scale for time, value in zip(times, values, strict=True)}
         self.written.append((series, times[0]))
-        self.store.append(batch_of(rows), FOREVER)
+        self.store.append_all((batch_of(rows),), FOREVER)
 
     @precondition(lambda self: self.written)
     @rule(at=st.integers(0, 99), later=st.integers(-600, 600), value=st.integers(0, 9))
     def write_more(self, at: int, later: int, value: int) -> None:
         series, time = self.written[at % len(self.written)]
-        self.store.append(batch_of({(series, time + later * SECOND): value / 10}), FOREVER)
+        self.store.append_all((batch_of({(series, time + later * SECOND): value / 10}),), FOREVER)
 
     @rule(hours=st.integers(3, 6))
     def roll_up(self, hours: int) -> None:
@@ -144,7 +144,7 @@ class Interleaved(RuleBasedStateMachine):
     @rule(node=st.integers(0, 3), device=st.integers(0, 1), start=st.integers(0, 6 * 60), value=st.integers(0, 9))
     def write_for_nobody(self, node: int, device: int, start: int, value: int) -> None:
         series = Series("gpu.utilization", node=f"n{node}", device=f"gpu{device}")
-        self.store.append(batch_of({(series, START + start * MINUTE): value / 10}), FOREVER)
+        self.store.append_all((batch_of({(series, START + start * MINUTE): value / 10}),), FOREVER)
 
     @rule(
         node=st.integers(0, 3),
@@ -257,7 +257,9 @@ def test_a_device_that_goes_on_does_not_change_the_layout_of_a_job_and_a_new_one
     executor = Executor(store, registry, clock, Limits(), Noted())
     own = _series("gpu.utilization", 1, 0)
     other = Series("gpu.utilization", node=own.node, device="gpu1")
-    store.append(batch_of({(one, START + at * MINUTE): 0.5 for one in (own, other) for at in range(60)}), FOREVER)
+    store.append_all(
+        (batch_of({(one, START + at * MINUTE): 0.5 for one in (own, other) for at in range(60)}),), FOREVER
+    )
     span = TimeRange(START, START + HOUR)
     query = MetricQuery(subject=JobRef("j1"), metrics=("gpu.utilization",), range=span, step_ms=HOUR, by=By.DEVICE)
 
@@ -302,7 +304,7 @@ def partly_measured():
     store = WindowedStore(MemoryStore(), SetClock(), length_ms=8 * HOUR, bound=2**26)
     executor = Executor(store, registry, SetClock(), Limits())
     own = _series("gpu.utilization", 1, 0)
-    store.append(batch_of({(own, START + at * MINUTE): 0.5 for at in range(60)}), FOREVER)
+    store.append_all((batch_of({(own, START + at * MINUTE): 0.5 for at in range(60)}),), FOREVER)
 
     def query(minutes: int = 60) -> MetricQuery:
         span = TimeRange(START, START + minutes * MINUTE)
@@ -326,7 +328,7 @@ def test_a_series_without_a_job_that_begins_later_is_in_the_answer(partly_measur
     registry.stored_nodes = [Node(name="n1")]
     executor.run(query(), ALL)
     other = Series("gpu.power", node="n1", device="gpu0")
-    store.append(batch_of({(other, START + MINUTE): 300.0}), FOREVER)
+    store.append_all((batch_of({(other, START + MINUTE): 300.0}),), FOREVER)
     assert executor.answer_from_memory(query(), ALL) is None
     assert [one.metric for one in executor.run(query(), ALL).lines] == ["gpu.power", "gpu.utilization"]
 
@@ -335,7 +337,7 @@ def test_a_node_that_the_registry_has_later_is_looked_at(partly_measured):
     """Its series are stored before the registry says in which cluster it is."""
     store, registry, executor, query = partly_measured
     other = Series("gpu.power", node="n1", device="gpu0", cluster="c")
-    store.append(batch_of({(other, START + MINUTE): 300.0}), FOREVER)
+    store.append_all((batch_of({(other, START + MINUTE): 300.0}),), FOREVER)
     assert [one.metric for one in executor.run(query(), ALL).lines] == ["gpu.utilization"]
     registry.stored_nodes = [Node(name="n1", cluster="c")]
     assert [one.metric for one in executor.run(query(), ALL).lines] == ["gpu.power", "gpu.utilization"]
@@ -354,7 +356,7 @@ def test_what_is_cached_is_not_read_again():
     store = WindowedStore(engine, clock, length_ms=HOUR, bound=2**26)
     executor = Executor(store, registry, clock, Limits())
     series = _series("network.receive", 0, 0)
-    store.append(batch_of({(series, START + at * MINUTE): float(at) for at in range(360)}), FOREVER)
+    store.append_all((batch_of({(series, START + at * MINUTE): float(at) for at in range(360)}),), FOREVER)
     store.roll_up(START + 6 * HOUR)
 
     def ask(start_s: int) -> MetricResult:
@@ -370,7 +372,7 @@ def test_what_is_cached_is_not_read_again():
     assert _plain(ask(30)) == _plain(first)
     ask(90)
     assert not reads, "a later start lies inside of what is kept"
-    store.append(batch_of({(series, START + 30 * MINUTE + 1): 30.5}), FOREVER)
+    store.append_all((batch_of({(series, START + 30 * MINUTE + 1): 30.5}),), FOREVER)
     (line,) = ask(30).lines
     assert line.time.tolist() == first.lines[0].time.tolist()
 
@@ -382,8 +384,8 @@ def test_memory_is_bounded(bound):
     store = WindowedStore(engine, SetClock(), length_ms=HOUR, bound=2**26)
     registry = FakeRegistry()
     registry.add_job(running_job())
-    store.append(
-        batch_of({(_series("network.receive", 0, 0), START + at * MINUTE): float(at) for at in range(360)}), FOREVER
+    store.append_all(
+        (batch_of({(_series("network.receive", 0, 0), START + at * MINUTE): float(at) for at in range(360)}),), FOREVER
     )
     store.roll_up(START + 6 * HOUR)
     executor = Executor(store, registry, SetClock(), Limits(), cache)
@@ -412,7 +414,7 @@ def test_an_encoded_answer_outlives_samples_whose_time_is_over_by_an_hour_at_mos
 
     executor = Executor(store, registry, clock, Limits(), encoders={"plain": encode})
     series = _series("memory.usage", 0, 0)
-    store.append(batch_of({(series, START + at * MINUTE): float(at) for at in range(100)}), FOREVER)
+    store.append_all((batch_of({(series, START + at * MINUTE): float(at) for at in range(100)}),), FOREVER)
     span = TimeRange(START, START + 3 * HOUR)
     query = MetricQuery(subject=JobRef("j1"), metrics=("memory.usage",), range=span, step_ms=HOUR, by=By.REPLICA)
 
@@ -438,7 +440,7 @@ def test_an_encoded_answer_names_the_tiers_that_there_are():
         store, registry, clock, Limits(), encoders={"tiers": lambda result: " ".join(result.tiers).encode()}
     )
     series = _series("memory.usage", 0, 0)
-    store.append(batch_of({(series, START + at * MINUTE): float(at) for at in range(360)}), FOREVER)
+    store.append_all((batch_of({(series, START + at * MINUTE): float(at) for at in range(360)}),), FOREVER)
     query = MetricQuery(
         subject=JobRef("j1"),
         metrics=("memory.usage",),
@@ -469,7 +471,7 @@ def test_a_short_range_that_was_queried_before_is_answered_from_memory(metrics, 
         for replica in range(3)
         for at in range(60)
     }
-    store.append(batch_of(rows), FOREVER)
+    store.append_all((batch_of(rows),), FOREVER)
 
     def query(end_ms: int) -> MetricQuery:
         span = TimeRange(START + 20 * MINUTE, end_ms)
@@ -492,7 +494,7 @@ def test_what_takes_long_is_not_answered_from_memory():
     store = WindowedStore(engine, clock, length_ms=8 * HOUR, bound=2**26)
     executor = Executor(store, registry, clock, Limits())
     series = _series("memory.usage", 0, 0)
-    store.append(batch_of({(series, START + at * SECOND): float(at) for at in range(3_600)}), FOREVER)
+    store.append_all((batch_of({(series, START + at * SECOND): float(at) for at in range(3_600)}),), FOREVER)
     span = TimeRange(START, START + HOUR)
     for step_ms, long in ((MINUTE, False), (100, True)):
         query = MetricQuery(subject=JobRef("j1"), metrics=("memory.usage",), range=span, step_ms=step_ms, by=By.REPLICA)

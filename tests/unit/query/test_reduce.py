@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobmeter.model.batch import BucketColumns, References, SampleColumns
-from jobmeter.query.reduce import FIELDS, build_buckets, coarsen, merge, take
+from jobmeter.query.reduce import FIELDS, build_buckets, coarsen, merge
 
 COUNTERS = np.array([True, False, True])
 points = st.dictionaries(
@@ -55,7 +55,7 @@ def test_coarsened_buckets_are_those_of_the_longer_step(rows, steps):
 def test_merging_is_associative_in_any_order(rows):
     fine = build_buckets(columns(rows), 10, COUNTERS, References.make_empty(3))
     rest = np.arange(len(fine)) % 3
-    parts = [take(fine, rest == part) for part in range(3)]
+    parts = [fine.select(rest == part) for part in range(3)]
     coarse = [coarsen(part, 500) for part in parts]
     whole = coarsen(fine, 500)
     same(merge([coarse[2], merge([coarse[0], coarse[1]])]), whole)

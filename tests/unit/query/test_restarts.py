@@ -40,7 +40,7 @@ class House:
         """Store samples of ``value`` from ``first`` until before ``last``, in ms since ``START``."""
         time = np.arange(START + first, START + last, every)
         columns = np.zeros(len(time), np.uint32), time, np.full(len(time), value)
-        self.store.append(SampleBatch([series], *columns))
+        self.store.append_all((SampleBatch([series], *columns),))
 
     def job(self, *replicas: Replica, allocations: tuple[Allocation, ...] = ()) -> None:
         self.registry.add_job(running_job(), replicas=list(replicas), allocations=list(allocations))
@@ -112,7 +112,7 @@ def test_energy_and_memory_of_a_job_that_restarted():
         house.put(of("gpu0", node, attempt, "gpu.memory.limit"), first, last, 80.0)
         time = np.arange(START + first, START + last, 10_000)
         columns = np.zeros(len(time), np.uint32), time, (time - time[0]) / 1000 * WATTS
-        house.store.append(SampleBatch([of("gpu0", node, attempt, "gpu.energy")], *columns))
+        house.store.append_all((SampleBatch([of("gpu0", node, attempt, "gpu.energy")], *columns),))
     assert house.value("gpu.memory.usage") == 40.0
     assert house.value("gpu.memory.utilization", aggregate=None) == 0.5
     assert house.value("gpu.energy") == pytest.approx(WATTS)

@@ -43,12 +43,14 @@ def store():
     made = MemoryStore()
     series = [MINE, SECOND, NODE, FOREIGN]
     times = np.arange(NOW - 10 * MINUTE, NOW, MINUTE)
-    made.append(
-        SampleBatch(
-            series,
-            np.repeat(np.arange(4, dtype=np.uint32), len(times)),
-            np.tile(times, 4),
-            np.tile(np.array([0, 10, 20, 30, 5, 15, 25, 35, 45, 55.0]), 4),
+    made.append_all(
+        (
+            SampleBatch(
+                series,
+                np.repeat(np.arange(4, dtype=np.uint32), len(times)),
+                np.tile(times, 4),
+                np.tile(np.array([0, 10, 20, 30, 5, 15, 25, 35, 45, 55.0]), 4),
+            ),
         )
     )
     return made
@@ -108,7 +110,9 @@ def test_a_derived_result_is_cached_as_long_as_its_list_of_series(store):
     assert made == ["a", "b"]
     assert derived("a", (FOREIGN.job_key,)) == ["a w-9"]
     assert derived("a", (FOREIGN.job_key,), LAB) == []
-    store.append(SampleBatch([Series("cpu.time", "lab", job="j1", replica="w-1")], ZERO, np.array([NOW]), np.ones(1)))
+    store.append_all(
+        (SampleBatch([Series("cpu.time", "lab", job="j1", replica="w-1")], ZERO, np.array([NOW]), np.ones(1)),)
+    )
     revision[0] = 2
     made.clear()
     assert derived("a") == derived("a") == ["a w-0", "a w-1"]
@@ -147,7 +151,7 @@ def test_samples_come_from_memory_where_it_has_all(store, length):
     windowed = WindowedStore(engine, clock, length_ms=HOUR, bound=1 << 24)
     times = np.arange(NOW - 10 * MINUTE, NOW, 7_000)
     for series in (SECOND, MINE):
-        windowed.append(SampleBatch([series], np.zeros(len(times), np.uint32), times, np.sin(times)))
+        windowed.append_all((SampleBatch([series], np.zeros(len(times), np.uint32), times, np.sin(times)),))
     question = SamplesQuestion(series=(SECOND, MINE), range=TimeRange(NOW - length, NOW))
     wanted = run(engine, question).columns
     with pytest.MonkeyPatch.context() as patch:
@@ -166,7 +170,7 @@ def test_brief_questions_are_answered_from_memory_alone():
     windowed = WindowedStore(engine, SetClock(), length_ms=HOUR, bound=1 << 24)
     times = np.arange(NOW - 10 * MINUTE, NOW, 7_000)
     for series in (MINE, FOREIGN):
-        windowed.append(SampleBatch([series], np.zeros(len(times), np.uint32), times, np.sin(times)))
+        windowed.append_all((SampleBatch([series], np.zeros(len(times), np.uint32), times, np.sin(times)),))
     executor = Executor(windowed, FakeRegistry(), SetClock(), Limits())
     listed = SeriesQuestion(metrics=frozenset({"cpu.time"}), jobs=(MINE.job_key, FOREIGN.job_key), brief=True)
     part = Scope(frozenset({"lab"}), grant=Grant((), ()))

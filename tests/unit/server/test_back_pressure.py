@@ -26,10 +26,10 @@ class BlockingStore(MemoryStore):
         self.entered = threading.Event()
         self.gate = threading.Event()
 
-    def append(self, batch, retention=Retention()):  # noqa: B008 - it is frozen
+    def append_all(self, batches, retention=Retention()):  # noqa: B008 - it is frozen
         self.entered.set()
         assert self.gate.wait(30)
-        super().append(batch, retention)
+        super().append_all(batches, retention)
 
 
 def send(server, path):

@@ -133,10 +133,10 @@ def test_a_body_beyond_the_limit_is_413(tmp_path):
 class _BrokenStore(MemoryStore):
     broken = False
 
-    def append(self, batch, retention=None):
+    def append_all(self, batches, retention=None):
         if self.broken:
             raise UnavailableError("the disk is full")
-        super().append(batch)
+        super().append_all(batches)
 
     def find(self, selector):
         if self.broken:

@@ -150,10 +150,10 @@ class Refusing(MemoryStore):
         super().__init__()
         self.error = error
 
-    def append(self, batch, retention=FOREVER):
+    def append_all(self, batches, retention=FOREVER):
         if self.error is not None:
             raise self.error
-        super().append(batch, retention)
+        super().append_all(batches, retention)
 
 
 @pytest.mark.parametrize(
@@ -218,10 +218,10 @@ class Slow(MemoryStore):
         super().__init__()
         self.reached, self.go_on = threading.Event(), threading.Event()
 
-    def append(self, batch, retention=FOREVER):
+    def append_all(self, batches, retention=FOREVER):
         self.reached.set()
         self.go_on.wait(60)
-        super().append(batch, retention)
+        super().append_all(batches, retention)
 
 
 def test_a_server_that_stops_answers_what_is_under_way(tmp_path):

@@ -248,11 +248,11 @@ class FullStore(MemoryStore):
         self.full = threading.Event()
         self.tries = 0
 
-    def append(self, batch, retention=FOREVER):
+    def append_all(self, batches, retention=FOREVER):
         self.tries += 1
         if self.full.is_set():
             raise UnavailableError("the disk is full", 10)
-        super().append(batch, retention)
+        super().append_all(batches, retention)
 
 
 def test_a_store_that_is_full_holds_the_sender_back(tmp_path):

@@ -70,7 +70,7 @@ def write(folder: str, first: str) -> None:
     threading.Thread(target=roll, daemon=True).start()
     say(ready=True)
     while True:
-        store.append(batch_of(rows_of(number)), FOREVER)
+        store.append_all((batch_of(rows_of(number)),), FOREVER)
         say(acknowledged=number)
         number += 1
 
@@ -81,13 +81,13 @@ STEPS = ("write", "kept", "insert", "inserted", "remove", "removed")
 def die(folder: str, step: str) -> None:
     """Write samples, write some of them anew, and die at one step on their way into the engine."""
     store = cast("ClickHouseStore", open_folder(folder))
-    store.append(batch_of({(one, START): 1.0 for one in SERIES}), FOREVER)
+    store.append_all((batch_of({(one, START): 1.0 for one in SERIES}),), FOREVER)
     store.roll_up(START + HOUR)
-    store.append(batch_of({(one, START): 2.0 for one in [*SERIES, LATE]}), FOREVER)
+    store.append_all((batch_of({(one, START): 2.0 for one in [*SERIES, LATE]}),), FOREVER)
     log = cast("Any", store.commit_log)
     if step in {"write", "kept"}:
         _fall(os, "fdatasync", after=step == "kept")
-        store.append(batch_of({(SERIES[0], START): 3.0}), FOREVER)
+        store.append_all((batch_of({(SERIES[0], START): 3.0}),), FOREVER)
     elif step in {"insert", "inserted"}:
         _fall(log, "_insert", after=step == "inserted")
         log.flush()
@@ -118,7 +118,7 @@ def risen(folder: str) -> None:
     found = read_all(store, SERIES, SPAN)
     span = TimeRange(START, START + HOUR)
     rolled = store.find_rolled_up_ranges(JOBS, span)
-    store.append(batch_of({(SERIES[1], START): 9.0}), FOREVER)
+    store.append_all((batch_of({(SERIES[1], START): 9.0}),), FOREVER)
     store.roll_up(START + HOUR)
     expected = found | {(SERIES[1], START): 9.0}
     right = stored_buckets(store, SERIES, span, Tier.MINUTE) == brute_buckets(expected, SERIES, span, Tier.MINUTE)
@@ -132,7 +132,7 @@ def write_days(folder: str) -> None:
     """Write and roll up three days, each in a part of its own; leave as a process does that ends well."""
     store = cast("ClickHouseStore", open_folder(folder))
     for day in range(3):
-        store.append(batch_of(samples_of_day(day)), FOREVER)
+        store.append_all((batch_of(samples_of_day(day)),), FOREVER)
         cast("Any", store.commit_log).flush()
     store.roll_up(START + 3 * DAY)
     store.close()
@@ -179,7 +179,7 @@ def die_apart(folder: str) -> None:
     store = cast("ClickHouseStore", open_store(f"chdb://{folder}", _Then()))
     cast("Any", store.commit_log).segments.writer = RecordWriter(apart=1)
     for number in range(6):
-        store.append(batch_of({(one, START + number * 15_000): float(number) for one in NAMELESS}), FOREVER)
+        store.append_all((batch_of({(one, START + number * 15_000): float(number) for one in NAMELESS}),), FOREVER)
     os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -196,7 +196,7 @@ def send_again(folder: str) -> None:
     store = WindowedStore(engine, _Then(), length_ms=2 * HOUR, bound=2**26)
     selector = SeriesSelector(jobs=tuple(one.job_key for one in NAMELESS))
     before = len(store.find(selector))
-    store.append(batch_of({(one, START + 10 * 60_000): 9.0 for one in NAMELESS}), FOREVER)
+    store.append_all((batch_of({(one, START + 10 * 60_000): 9.0 for one in NAMELESS}),), FOREVER)
     named = sorted(store.find(selector), key=lambda one: one.job) == sorted(NAMELESS, key=lambda one: one.job)
     found = read_all(store, NAMELESS, SPAN)
     say(before=before, named=named, times=sorted({(at - START) // 15_000 for _, at in found}), rows=len(found))
@@ -239,7 +239,7 @@ def fill(folder: str) -> None:
     while not message and number < 1000:
         refused = batch(number)
         try:
-            store.append(refused, FOREVER)
+            store.append_all((refused,), FOREVER)
             expected.update(zip(refused.time.tolist(), refused.value.tolist(), strict=True))
             number += 1
         except UnavailableError as error:
@@ -247,7 +247,7 @@ def fill(folder: str) -> None:
     still = {time: value for (_, time), value in read_all(store, SERIES[:1], SPAN).items() if time in expected}
     ballast.unlink()
     assert refused is not None
-    store.append(refused, FOREVER)
+    store.append_all((refused,), FOREVER)
     expected.update(zip(refused.time.tolist(), refused.value.tolist(), strict=True))
     after = {time: value for (_, time), value in read_all(store, SERIES[:1], SPAN).items()}
     say(batches=number, message=message, readable=len(still) == number * 50_000, whole=after == expected)
@@ -258,7 +258,7 @@ def back_up(folder: str, target: str) -> None:
     """Back up while samples and roll-ups come in."""
     store = open_folder(folder)
     for number in range(300):
-        store.append(batch_of(rows_of(number)), FOREVER)
+        store.append_all((batch_of(rows_of(number)),), FOREVER)
     store.logs.append(LINES, FOREVER)
     store.roll_up(START + HOUR)
     stop = threading.Event()
@@ -267,7 +267,7 @@ def back_up(folder: str, target: str) -> None:
     def work() -> None:
         while not stop.is_set():
             numbers.append(numbers[-1] + 1)
-            store.append(batch_of(rows_of(numbers[-1])), FOREVER)
+            store.append_all((batch_of(rows_of(numbers[-1])),), FOREVER)
             store.roll_up(START + HOUR)
 
     worker = threading.Thread(target=work)
@@ -287,7 +287,7 @@ def back_up_as_before(folder: str, target: str) -> None:
         (name, tuple(table for table in tables if table != "logs")) for name, tables in maintenance._PARTS
     )
     store = open_folder(folder)
-    store.append(batch_of(rows_of(0)), FOREVER)
+    store.append_all((batch_of(rows_of(0)),), FOREVER)
     store.backup(Path(target))
     store.close()
     say()
@@ -328,7 +328,7 @@ def read_as_before(folder: str, source: str) -> None:
     expected = {(AS_BEFORE, START + at * 15_000): value for at, value in enumerate(AS_BEFORE_VALUES)}
     say(same=_same(store, expected), trusted=store.find_rolled_up_ranges((AS_BEFORE.job_key,), SPAN) != [])
     late = {(AS_BEFORE, START + 7): 0.125, (AS_BEFORE, START + 15_000): 12.5}
-    store.append(batch_of(late), FOREVER)
+    store.append_all((batch_of(late),), FOREVER)
     store.roll_up(START + 3 * HOUR)
     say(same=_same(store, expected | late))
     store.close()
@@ -350,7 +350,7 @@ def restore(folder: str, source: str) -> None:
         again = ""
     except JobmeterError as error:
         again = type(error).__name__
-    store.append(batch_of({(Series("gpu.power", job="new"), START): 1.0}), FOREVER)
+    store.append_all((batch_of({(Series("gpu.power", job="new"), START): 1.0}),), FOREVER)
     rolled = store.roll_up(START + 3 * HOUR)
     lines = store.logs.read(LogSelector(project="default", job="logged", limit=1000), ReadBudget()).lines
     say(again=again, rolled=rolled, lines=lines == LINES, bare=not lines)

@@ -37,7 +37,7 @@ def test_buckets_are_those_of_the_samples(chdb_store, kind, data):
         for at, (time, value) in enumerate(zip(sorted(times), values, strict=True))
     }
     span = TimeRange(slot.start, slot.start + 3 * HOUR)
-    chdb_store.append(batch_of(written), FOREVER)
+    chdb_store.append_all((batch_of(written),), FOREVER)
     chdb_store.roll_up(slot.start + 3 * HOUR)
     assert read_all(chdb_store, series, span) == written
     for tier in Tier:
@@ -57,7 +57,7 @@ def test_minutes_of_decimals_lie_as_numbers(empty_store):
     slot = Slot()
     written = {(slot.gauge(), slot.start + at * 15_000): 50 + at % 7 / 100 for at in range(40)}
     written |= {(slot.gauge("worker-1"), slot.start + at * MINUTE): math.pi for at in range(10)}
-    empty_store.append(batch_of(written), FOREVER)
+    empty_store.append_all((batch_of(written),), FOREVER)
     empty_store.roll_up(slot.start + HOUR)
     assert ask(empty_store, "SELECT scale, low, rise, sum FROM minutes ORDER BY scale, time LIMIT 1") == [
         (3, 5000, 3, 0.0)

@@ -25,7 +25,7 @@ class TestEmbedded(StoreTests):
         one, two = slot.gauge("worker-0"), slot.gauge("worker-1")
         keys = SeriesKeys.from_series([one, two])
         assert chdb_store.lacks_descriptor(keys).tolist() == [True, True]
-        chdb_store.append(batch_of({(one, slot.start): 1.0}), FOREVER)
+        chdb_store.append_all((batch_of({(one, slot.start): 1.0}),), FOREVER)
         assert chdb_store.lacks_descriptor(keys).tolist() == [False, True]
         # A process that starts knows nothing yet, and reads the engine.
         chdb_store.catalog.forget()
@@ -42,7 +42,7 @@ class TestEmbedded(StoreTests):
         chdb_store.catalog.forget()
         monkeypatch.setattr(chdb_store.catalog, "_read_all", fail)
         one, other = slot.gauge("worker-0"), slot.gauge("worker-1")
-        chdb_store.append(batch_of({(one, slot.start): 1.0}), FOREVER)
+        chdb_store.append_all((batch_of({(one, slot.start): 1.0}),), FOREVER)
         assert reads
         assert chdb_store.find(SeriesSelector(jobs=(one.job_key,))) == [one]
         reads.clear()
@@ -53,11 +53,11 @@ class TestEmbedded(StoreTests):
 
     def test_samples_after_a_deletion_that_failed_halfway_have_their_series(self, chdb_store, slot, monkeypatch):
         one = slot.gauge("worker-0")
-        chdb_store.append(batch_of({(one, slot.start): 1.0}), FOREVER)
+        chdb_store.append_all((batch_of({(one, slot.start): 1.0}),), FOREVER)
         monkeypatch.setattr(maintenance, "_DATA", (*maintenance._DATA, "nowhere"))
         with pytest.raises(ClickHouseError):
             chdb_store.delete_job(one.job_key)
-        chdb_store.append(batch_of({(one, slot.start): 2.0}), FOREVER)
+        chdb_store.append_all((batch_of({(one, slot.start): 2.0}),), FOREVER)
         chdb_store.commit_log.flush()
         assert chdb_store.find(SeriesSelector(jobs=(one.job_key,))) == [one]
 
@@ -65,7 +65,7 @@ class TestEmbedded(StoreTests):
         monkeypatch.setattr(chdb_store.commit_log, "_limits", JournalLimits(flush_seconds=10**6))
         chdb_store.commit_log.flush()
         one, other = slot.gauge("worker-0"), slot.gauge("worker-1")
-        chdb_store.append(batch_of({(one, slot.start): 1.0, (one, slot.start + DAY): 2.0}), FOREVER)
+        chdb_store.append_all((batch_of({(one, slot.start): 1.0, (one, slot.start + DAY): 2.0}),), FOREVER)
         assert chdb_store.commit_log.get_pending().list_descriptors()
         selectors = [
             SeriesSelector(jobs=(one.job_key,)),

@@ -22,13 +22,13 @@ def refuse(*_, **__):
 
 @pytest.fixture
 def store(empty_store):
-    empty_store.append(batch_of({(ONE, START): 1.0}), FOREVER)
+    empty_store.append_all((batch_of({(ONE, START): 1.0}),), FOREVER)
     empty_store.roll_up(START + HOUR)
     return empty_store
 
 
 def late(store, value):
-    store.append(batch_of({(ONE, START + 1): value}), FOREVER)
+    store.append_all((batch_of({(ONE, START + 1): value}),), FOREVER)
 
 
 def stored(state):
@@ -149,7 +149,7 @@ def test_among_others_a_new_sample_costs_one_look_at_the_roll_ups(store, monkeyp
 
     monkeypatch.setattr(state, "_is_alone", lambda: False)
     monkeypatch.setattr(state, "select_progress", counted)
-    store.append(batch_of({(ONE, SystemClock().now_ms() - age_ms): 1.0}), FOREVER)
+    store.append_all((batch_of({(ONE, SystemClock().now_ms() - age_ms): 1.0}),), FOREVER)
     assert len(found) == requests
 
 
@@ -161,6 +161,6 @@ def test_a_new_sample_of_an_hour_that_is_rolled_up_is_marked_when_it_is_acknowle
     monkeypatch.setattr(state, "_is_alone", lambda: False)
     monkeypatch.setattr(state, "select_progress", lambda: select() | {"intent": until_ms})
     assert state.compute_intent(now_ms) < now_ms
-    store.append(batch_of({(ONE, now_ms): 1.0}), FOREVER)
+    store.append_all((batch_of({(ONE, now_ms): 1.0}),), FOREVER)
     assert (ONE.job_key, until_ms - HOUR) in stored(state)
     assert state.compute_intent(now_ms) == until_ms

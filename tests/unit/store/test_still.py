@@ -46,7 +46,7 @@ class Still:
             np.tile(TIMES[first:end], len(chosen)),
             self.value[chosen, first:end].reshape(-1),
         )
-        self.store.append(batch, FOREVER)
+        self.store.append_all((batch,), FOREVER)
 
     def check(self, source: Source, chosen: np.ndarray, span: TimeRange, step_ms: int) -> None:
         """The hours of some series over a span of whole hours."""

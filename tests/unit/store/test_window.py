@@ -95,7 +95,7 @@ def test_time_goes_on_and_every_question_is_answered_as_by_the_engine_alone(seed
             for _ in range(generator.randint(1, 5)):
                 late = generator.choice([0, 0, 5 * SECOND, 9 * MINUTE, 11 * MINUTE, 2 * HOUR])
                 rows[one, clock.now - late - generator.randrange(10) * SECOND] = generator.randrange(100) / 4
-        store.append(batch_of(rows), FOREVER)
+        store.append_all((batch_of(rows),), FOREVER)
         start = clock.now - generator.choice([MINUTE, 9 * MINUTE, 12 * MINUTE, 3 * HOUR])
         span = TimeRange(start, start + generator.choice([SECOND, 5 * MINUTE, 4 * HOUR]))
         asked = generator.sample(series, generator.randint(1, 4))
@@ -116,7 +116,7 @@ def test_the_last_hour_does_not_read_the_engine() -> None:
     one = gauge("worker-0")
     for minute in range(400):
         clock.now = BEGIN + minute * MINUTE
-        store.append(batch_of({(one, clock.now): float(minute)}), FOREVER)
+        store.append_all((batch_of({(one, clock.now): float(minute)}),), FOREVER)
     engine.reads = 0
     span = TimeRange(clock.now - HOUR, clock.now)
     assert len(read_all(store, [one], span)) == 60
@@ -132,9 +132,9 @@ def test_a_series_that_is_looked_for_while_it_is_written_first_is_found_afterwar
     class Asked(MemoryStore):
         """Somebody asks for the job's series just before new ones can be seen."""
 
-        def append(self, *arguments, **named):
+        def append_all(self, *arguments, **named):
             store.find(selector)
-            super().append(*arguments, **named)
+            super().append_all(*arguments, **named)
             if failing:
                 raise UnavailableError("the connection was lost")
 
@@ -143,7 +143,7 @@ def test_a_series_that_is_looked_for_while_it_is_written_first_is_found_afterwar
     for number in range(3):
         expected.add(gauge(f"worker-{number}"))
         with pytest.raises(UnavailableError) if failing else contextlib.nullcontext():
-            store.append(batch_of({(gauge(f"worker-{number}"), BEGIN): 1.0}), FOREVER)
+            store.append_all((batch_of({(gauge(f"worker-{number}"), BEGIN): 1.0}),), FOREVER)
         assert set(store.find(selector)) == expected
 
 
@@ -156,7 +156,7 @@ def test_a_list_of_series_that_is_as_old_as_a_new_series_is_not_cached() -> None
         def find(self, *arguments):
             found = super().find(*arguments)
             if not found:
-                store.append(batch_of({(gauge("worker-0"), BEGIN): 1.0}), FOREVER)
+                store.append_all((batch_of({(gauge("worker-0"), BEGIN): 1.0}),), FOREVER)
             return found
 
     store = WindowedStore(Slow(), HandClock(BEGIN), length_ms=HOUR, bound=2**30)
@@ -168,9 +168,9 @@ def test_what_was_there_before_the_start_is_taken_in() -> None:
     clock = HandClock(BEGIN)
     engine = Engine()
     one = gauge("worker-0")
-    engine.append(batch_of({(one, BEGIN - at * MINUTE): float(at) for at in range(1, 50)}), FOREVER)
+    engine.append_all((batch_of({(one, BEGIN - at * MINUTE): float(at) for at in range(1, 50)}),), FOREVER)
     store = WindowedStore(engine, clock, length_ms=HOUR, bound=2**30)
-    store.append(batch_of({(one, BEGIN): 0.0}), FOREVER)
+    store.append_all((batch_of({(one, BEGIN): 0.0}),), FOREVER)
     engine.reads = 0
     assert len(read_all(store, [one], TimeRange(BEGIN - 30 * MINUTE, BEGIN + 1))) == 31
     assert engine.reads == 0
@@ -179,7 +179,7 @@ def test_what_was_there_before_the_start_is_taken_in() -> None:
 def test_a_deleted_job_is_gone_from_the_window_too() -> None:
     store = WindowedStore(MemoryStore(), HandClock(BEGIN), length_ms=HOUR, bound=2**30)
     one = gauge("worker-0")
-    store.append(batch_of({(one, BEGIN): 1.0}), FOREVER)
+    store.append_all((batch_of({(one, BEGIN): 1.0}),), FOREVER)
     store.delete_job(one.job_key)
     assert read_all(store, [one], TimeRange(BEGIN - HOUR, BEGIN + HOUR)) == {}
     assert store.find(SeriesSelector(jobs=(one.job_key,))) == []
@@ -187,7 +187,7 @@ def test_a_deleted_job_is_gone_from_the_window_too() -> None:
 
 def test_its_size_is_reported() -> None:
     store = WindowedStore(MemoryStore(), HandClock(BEGIN), length_ms=HOUR, bound=2**30)
-    store.append(batch_of({(gauge("worker-0"), BEGIN): 1.0, (gauge("worker-1"), BEGIN): 1.0}), FOREVER)
+    store.append_all((batch_of({(gauge("worker-0"), BEGIN): 1.0, (gauge("worker-1"), BEGIN): 1.0}),), FOREVER)
     window = store.read_statistics().window
     assert window["series"] == 2
     assert window["seconds"] == 3600
@@ -198,7 +198,7 @@ def test_after_a_start_the_newest_samples_are_brought_in_some_series_at_a_time()
     engine = Engine()
     series = [gauge(f"worker-{number}") for number in range(10)]
     rows = {(one, BEGIN - at * MINUTE): float(at) for one in series for at in range(1, 90)}
-    engine.append(batch_of(rows), FOREVER)
+    engine.append_all((batch_of(rows),), FOREVER)
     store = WindowedStore(engine, HandClock(BEGIN), length_ms=HOUR, bound=2**30)
     assert [store.fill(4) for _ in range(3)] == [True, True, False]
     engine.reads = 0
@@ -211,10 +211,10 @@ def test_filling_stops_where_the_window_is_full_and_what_comes_meanwhile_is_stor
     engine = Engine()
     series = [gauge(f"worker-{number}") for number in range(40)]
     rows = {(one, BEGIN - at * SECOND): float(at) for one in series for at in range(1, 300)}
-    engine.append(batch_of(rows), FOREVER)
+    engine.append_all((batch_of(rows),), FOREVER)
     store = WindowedStore(engine, HandClock(BEGIN), length_ms=HOUR, bound=60_000)
     more = store.fill(5)
-    store.append(batch_of({(series[-1], BEGIN): -1.0}), FOREVER)
+    store.append_all((batch_of({(series[-1], BEGIN): -1.0}),), FOREVER)
     while more:
         more = store.fill(5)
     assert 0 < len(store.window) < len(series)
@@ -246,7 +246,9 @@ def test_any_number_of_series_is_brought_in_page_by_page_those_of_the_last_day_f
     engine, clock = Large(), HandClock(BEGIN + MINUTE)
     late, early = ([gauge(f"{day}-{number}") for number in range(60)] for day in ("today", "yesterday"))
     for series, newest in ((late, BEGIN), (early, BEGIN - MINUTE)):
-        engine.append(batch_of({(one, newest - at * MINUTE): float(at) for one in series for at in range(5)}), FOREVER)
+        engine.append_all(
+            (batch_of({(one, newest - at * MINUTE): float(at) for one in series for at in range(5)}),), FOREVER
+        )
     store = WindowedStore(engine, clock, length_ms=HOUR, bound=bound)
     rounds = 0
     while store.fill(4):
@@ -274,7 +276,7 @@ def test_series_with_very_many_samples_are_brought_in_one_by_one_or_stay_outside
     rows = {
         (one, BEGIN - at): 1.0 for one, most in zip(series, (40, 90, 101, 100, 1), strict=True) for at in range(most)
     }
-    engine.append(batch_of(rows), FOREVER)
+    engine.append_all((batch_of(rows),), FOREVER)
     store = WindowedStore(engine, HandClock(BEGIN), length_ms=HOUR, bound=2**30)
     assert not store.fill(10)
     span = TimeRange(BEGIN - HOUR, BEGIN + 1)
@@ -295,7 +297,7 @@ def test_series_that_could_not_be_read_are_filled_later() -> None:
 
     engine = Failing()
     one = gauge("worker-0")
-    engine.append(batch_of({(one, BEGIN - SECOND): 1.0}), FOREVER)
+    engine.append_all((batch_of({(one, BEGIN - SECOND): 1.0}),), FOREVER)
     store = WindowedStore(engine, HandClock(BEGIN), length_ms=HOUR, bound=2**30)
     with pytest.raises(UnavailableError):
         store.fill(10)
@@ -317,10 +319,10 @@ def test_a_store_that_refuses_every_write_goes_on_answering_from_memory() -> Non
     engine = Refusing()
     store = WindowedStore(engine, HandClock(BEGIN), length_ms=HOUR, bound=2**30)
     rows = {(gauge("worker-0"), BEGIN - SECOND): 1.0}
-    store.append(batch_of(rows), FOREVER)
+    store.append_all((batch_of(rows),), FOREVER)
     engine.refuses = True
     with pytest.raises(UnavailableError):
-        store.append(batch_of({(gauge("worker-0"), BEGIN): 2.0}), FOREVER)
+        store.append_all((batch_of({(gauge("worker-0"), BEGIN): 2.0}),), FOREVER)
     engine.reads = 0
     assert read_all(store, [gauge("worker-0")], TimeRange(BEGIN - HOUR, BEGIN + HOUR)) == rows
     assert engine.reads == 0
@@ -376,7 +378,7 @@ def test_a_slow_reader_gets_every_sample_once_while_the_window_changes(
         }
         # A sample that is there has one value for ever, so that any reader has to find that one.
         own = {key: value for key, value in rows.items() if key not in written}
-        store.append(batch_of(own), FOREVER)
+        store.append_all((batch_of(own),), FOREVER)
         return own
 
     written: dict[tuple[Series, int], float] = {}
@@ -438,7 +440,7 @@ def test_slow_readers_hold_a_block_each(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_reader_that_takes_longer_than_its_budget_is_stopped() -> None:
     store = WindowedStore(MemoryStore(), HandClock(BEGIN), length_ms=HOUR, bound=2**30)
-    store.append(batch_of({(gauge("worker-0"), BEGIN): 1.0}), FOREVER)
+    store.append_all((batch_of({(gauge("worker-0"), BEGIN): 1.0}),), FOREVER)
     with pytest.raises(QueryTimeoutError):
         list(store.read(SeriesKeys.from_series([gauge("worker-0")]), TimeRange(0, BEGIN + 1), ReadBudget(seconds=0.0)))
 
@@ -460,7 +462,7 @@ def test_samples_that_come_in_while_their_hour_is_rolled_up_invalidate_it() -> N
     engine = Interrupted()
     store = WindowedStore(engine, clock, length_ms=2 * HOUR, bound=2**30)
     one, hour = gauge("worker-0"), TimeRange(BEGIN, BEGIN + HOUR)
-    store.append(batch_of({(one, BEGIN + MINUTE): 1.0}), FOREVER)
+    store.append_all((batch_of({(one, BEGIN + MINUTE): 1.0}),), FOREVER)
     store.roll_up(BEGIN)
     taken = []
 
@@ -471,7 +473,7 @@ def test_samples_that_come_in_while_their_hour_is_rolled_up_invalidate_it() -> N
         assert store.find_rolled_up_ranges([one.job_key], hour) == [hour]
 
     engine.meanwhile = roll_up_and_ask
-    store.append(batch_of({(one, BEGIN + 2 * MINUTE): 2.0}), FOREVER)
+    store.append_all((batch_of({(one, BEGIN + 2 * MINUTE): 2.0}),), FOREVER)
     assert store.get_revision([one.job_key]) not in taken
     assert store.find_rolled_up_ranges([one.job_key], hour) == engine.find_rolled_up_ranges([one.job_key], hour) == []
 
@@ -480,9 +482,9 @@ def test_hours_that_were_rolled_up_before_the_clock_was_set_back_are_found_after
     engine, one = MemoryStore(), gauge("worker-0")
     WindowedStore(engine, HandClock(BEGIN + 5 * HOUR), length_ms=HOUR, bound=2**20).roll_up(BEGIN + 5 * HOUR)
     store = WindowedStore(engine, HandClock(BEGIN + HOUR), length_ms=2 * HOUR, bound=2**20)
-    store.append(batch_of({(one, BEGIN + HOUR): 1.0}), FOREVER)
+    store.append_all((batch_of({(one, BEGIN + HOUR): 1.0}),), FOREVER)
     before = store.get_revision([one.job_key])
-    store.append(batch_of({(one, BEGIN + 2 * HOUR): 2.0}), FOREVER)
+    store.append_all((batch_of({(one, BEGIN + 2 * HOUR): 2.0}),), FOREVER)
     assert store.get_revision([one.job_key]) != before
 
 

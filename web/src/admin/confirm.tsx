@@ -1,6 +1,6 @@
 import { useState } from "preact/hooks";
 
-/** A button that asks once more before it does what cannot be undone. */
+/** Button that asks for confirmation before it acts. */
 export function Confirm({ text, name, sure, act }: { text: string; name: string; sure: string; act: () => void }) {
   const [confirming, setConfirming] = useState(false);
   if (!confirming) {
@@ -24,7 +24,7 @@ export function Confirm({ text, name, sure, act }: { text: string; name: string;
         {sure}
       </button>
       <button type="button" onClick={() => setConfirming(false)}>
-        No
+        Cancel
       </button>
     </span>
   );

@@ -1,14 +1,13 @@
-// Keys: who has one, making one whose secrets are shown once, revoking.
+// Keys: list, create (the secrets are shown once) and revoke.
 import { Fragment } from "preact";
 import { useState } from "preact/hooks";
-import { BASE, Refusal, type Schemas, address } from "../api/client";
-import { send } from "../api/send";
-import { useRead } from "../parts/hooks";
-import { Moment, Problem, Section } from "../parts/small";
+import { BASE, type Schemas, address, send } from "../api/client";
+import { useAction, useRead } from "../parts/hooks";
+import { CopyButton, Moment, Problem, Section } from "../parts/elements";
 import { Confirm } from "./confirm";
-import { Make } from "./make";
-import { Allowed } from "./policies";
-import { Refused, type Who } from "./page";
+import { NewKeyForm } from "./new-key";
+import { KeyPermissions } from "./policies";
+import { AccessProblem, type Who } from "./page";
 
 type Key = Schemas["KeyBody"];
 type Made = Schemas["CreatedKeyBody"];
@@ -17,23 +16,18 @@ export function Keys({ who }: { who: Who }) {
   const response = useRead<Schemas["KeyList"]>(address("/api/jobmeter/v1/keys"));
   const [made, setMade] = useState<{ name: string; key: Made } | null>(null);
   const [old, setOld] = useState(false);
-  const [error, setError] = useState<Refusal | null>(null);
   const [opened, setOpened] = useState("");
+  const { error, perform } = useAction();
   const shipped = useRead<Schemas["PolicyNames"]>(address("/api/jobmeter/v1/policies"));
   const documents = shipped.data?.documents ?? [];
-  if (response.error) return <Refused error={response.error} who="keys" again={response.again} />;
+  if (response.error) return <AccessProblem error={response.error} who="keys" reload={response.reload} />;
   if (!response.data) return null;
   const valid = response.data.keys.filter((key) => key.revoked === null);
   const shown = old ? response.data.keys : valid;
   const revoked = response.data.keys.length - valid.length;
   const revoke = async (key: Key) => {
-    setError(null);
-    try {
-      await send("DELETE", `${BASE}/keys/${encodeURIComponent(key.id)}`);
-    } catch (problem) {
-      if (problem instanceof Refusal) setError(problem);
-    }
-    response.again();
+    await perform(() => send("DELETE", `${BASE}/keys/${encodeURIComponent(key.id)}`));
+    response.reload();
   };
   const aside = revoked > 0 && (
     <button type="button" aria-pressed={old} onClick={() => setOld(!old)}>
@@ -43,17 +37,17 @@ export function Keys({ who }: { who: Who }) {
   return (
     <>
       {made && <Secrets name={made.name} made={made.key} done={() => setMade(null)} />}
-      <Make
+      <NewKeyForm
         who={who}
         shipped={documents}
         made={(name, key) => {
           setMade({ name, key });
-          response.again();
+          response.reload();
         }}
       />
       <Section id="keys" title={`${valid.length} ${valid.length === 1 ? "key" : "keys"}`} aside={aside}>
         {error && <Problem error={error} />}
-        {valid.every((key) => key.id === who.id) && <p class="hint">Only yours so far. Make one above for each agent (role writer), program and person (role reader): each can be revoked by itself.</p>}
+        {valid.every((key) => key.id === who.id) && <p class="hint">Only your own key so far. Create one for each agent (role writer), program and person (role reader), so that you can revoke each separately.</p>}
         <div class="wide" tabIndex={0} role="region" aria-label="Keys">
           <table>
             <thead>
@@ -63,7 +57,7 @@ export function Keys({ who }: { who: Who }) {
                 <th scope="col">Policies</th>
                 <th scope="col">Project</th>
                 <th scope="col">Access key</th>
-                <th scope="col">Made</th>
+                <th scope="col">Created</th>
                 <th scope="col">Last used</th>
                 <th scope="col">
                   <span class="hidden">Revoke</span>
@@ -78,8 +72,8 @@ export function Keys({ who }: { who: Who }) {
                   <td>{key.role}</td>
                   <td>
                     <button type="button" class="link" aria-expanded={opened === key.id} onClick={() => setOpened(opened === key.id ? "" : key.id)}>
-                      {key.policies.length ? key.policies.join(", ") : "all of its role"}
-                      <span class="hidden">: what {key.name} may do</span>
+                      {key.policies.length ? key.policies.join(", ") : "full role"}
+                      <span class="hidden">: permissions of {key.name}</span>
                     </button>
                   </td>
                   <td>{key.project ?? "every project"}</td>
@@ -94,16 +88,16 @@ export function Keys({ who }: { who: Who }) {
                         revoked <Moment ms={key.revoked} short />
                       </span>
                     ) : key.id === who.id ? (
-                      <span class="none">yours</span>
+                      <span class="none">your key</span>
                     ) : (
-                      <Confirm text="Revoke" name={key.name} sure="Revoke it now" act={() => void revoke(key)} />
+                      <Confirm text="Revoke" name={key.name} sure="Revoke now" act={() => void revoke(key)} />
                     )}
                   </td>
                 </tr>
                 {opened === key.id && (
                   <tr class="opened">
                     <td colSpan={8}>
-                      <Allowed of={key} shipped={documents} own={key.id === who.id} changed={response.again} />
+                      <KeyPermissions of={key} shipped={documents} own={key.id === who.id} changed={response.reload} />
                     </td>
                   </tr>
                 )}
@@ -125,22 +119,20 @@ function Secrets({ name, made, done }: { name: string; made: Made; done: () => v
   ];
   return (
     <div class="notice secrets" role="status">
-      <strong>Key {name} is made. Keep these now: they are not shown again.</strong>
+      <strong>Key {name} was created. Copy these now: they are not shown again.</strong>
       <dl>
         {rows.map(([label, value]) => (
           <div key={label}>
             <dt>{label}</dt>
             <dd>
               <code>{value}</code>
-              <button type="button" aria-label={`Copy ${label}`} onClick={() => void navigator.clipboard?.writeText(value ?? "")}>
-                Copy
-              </button>
+              <CopyButton text={value ?? ""} name={label ?? ""} />
             </dd>
           </div>
         ))}
       </dl>
       <button type="button" class="primary" onClick={done}>
-        I have them
+        Done
       </button>
     </div>
   );

@@ -1,7 +1,7 @@
-// What administrators look after: keys, API usage, retention, log shippers. Others see who may.
+// Administration: keys, API usage, retention, log shippers.
 import type { ComponentChildren } from "preact";
 import type { Refusal, Schemas } from "../api/client";
-import { Notice, Problem } from "../parts/small";
+import { Notice, Problem } from "../parts/elements";
 import { href } from "../router";
 import { Keys } from "./keys";
 import { RetentionPage } from "./retention";
@@ -38,12 +38,12 @@ export function AdminPage({ part, who, query }: { part: string; who: Who; query:
   );
 }
 
-/** What the server refused; where the key may not, that, and who may. */
-export function Refused({ error, who, again }: { error: Refusal; who: string; again?: () => void }): ComponentChildren {
-  if (error.status !== 403) return <Problem error={error} {...(again ? { again } : {})} />;
+/** Show an error. For a 403, say who may see the page. */
+export function AccessProblem({ error, who, reload }: { error: Refusal; who: string; reload?: () => void }): ComponentChildren {
+  if (error.status !== 403) return <Problem error={error} {...(reload ? { reload } : {})} />;
   return (
     <Notice title={`Your key may not see ${who}.`}>
-      <p>{error.message}. A key of role admin may: sign out and sign in with one, or ask whoever runs this server.</p>
+      <p>{error.message}. Sign in with a key of role admin, or ask the administrator of this server.</p>
     </Notice>
   );
 }

@@ -1,15 +1,14 @@
 // Policies of keys: chosen by name or written as a document, and described in words.
 import { useState } from "preact/hooks";
-import { BASE, Refusal, type Schemas, address } from "../api/client";
-import { send } from "../api/send";
-import { useRead } from "../parts/hooks";
-import { Problem } from "../parts/small";
+import { BASE, type Refusal, type Schemas, address, send } from "../api/client";
+import { useAction, useRead } from "../parts/hooks";
+import { Problem } from "../parts/elements";
 
 export type Policy = Schemas["PolicyDocument"];
 type Key = Schemas["KeyBody"];
 
-/** A policy that was chosen; `text` is the document of one that is written here, null of one that is shipped. */
-export interface Given {
+/** Chosen policy. `text` is the document of a custom policy, null for a built-in one. */
+export interface ChosenPolicy {
   name: string;
   text: string | null;
 }
@@ -24,49 +23,49 @@ const EXAMPLE = `{"Version": "1", "Statement": [
   {"Effect": "Allow", "Action": ["pai:Get*", "pai:List*"], "Resource": "acs:pai:*:*:resourcegroup/GROUP"}
 ]}`;
 
-/** What is wrong with a policy before it is sent; empty where nothing is. */
-export function wrong(one: Given): string {
+/** Return the problem of a policy before it is sent; empty if it is valid. */
+export function problemOf(one: ChosenPolicy): string {
   if (one.text === null) return "";
-  if (!one.name.trim()) return "It needs a name.";
-  if (!one.text.trim()) return "Paste its document, or load it from a file.";
+  if (!one.name.trim()) return "Enter a name.";
+  if (!one.text.trim()) return "Paste the document, or load it from a file.";
   try {
     const found: unknown = JSON.parse(one.text);
-    return found !== null && typeof found === "object" && !Array.isArray(found) ? "" : "A document is a JSON object.";
+    return found !== null && typeof found === "object" && !Array.isArray(found) ? "" : "The document must be a JSON object.";
   } catch (error) {
     return `This is not valid JSON: ${error instanceof Error ? error.message : ""}`;
   }
 }
 
-/** A policy as the API takes it. */
-export const sent = (one: Given): unknown => (one.text === null ? one.name : { name: one.name.trim(), document: JSON.parse(one.text) as unknown });
+/** Return a policy as the API takes it. */
+export const toBody = (one: ChosenPolicy): unknown => (one.text === null ? one.name : { name: one.name.trim(), document: JSON.parse(one.text) as unknown });
 
-const placeOf = (error: Refusal | null): number => Number(/^policies\[(\d+)\]/.exec(error?.field ?? "")?.[1] ?? -1);
+const policyIndex = (error: Refusal | null): number => Number(/^policies\[(\d+)\]/.exec(error?.field ?? "")?.[1] ?? -1);
 
-/** Policies that are shipped, by name, and others by their documents; what is refused is said at its place. */
-export function Choose(given: { shipped: readonly Policy[]; chosen: readonly Given[]; choose: (policies: Given[]) => void; error: Refusal | null }) {
+/** Editor of a list of policies. Errors appear beside the policy that they are about. */
+export function PolicyEditor(given: { shipped: readonly Policy[]; chosen: readonly ChosenPolicy[]; choose: (policies: ChosenPolicy[]) => void; error: Refusal | null }) {
   const { shipped, chosen, choose } = given;
-  const refused = placeOf(given.error);
-  const change = (at: number, to: Given | null) => choose(chosen.flatMap((one, place) => (place !== at ? [one] : to ? [to] : [])));
+  const refused = policyIndex(given.error);
+  const change = (at: number, to: ChosenPolicy | null) => choose(chosen.flatMap((one, place) => (place !== at ? [one] : to ? [to] : [])));
   const toggle = (name: string, on: boolean) => choose(on ? [...chosen, { name, text: null }] : chosen.filter((one) => one.text !== null || one.name !== name));
   return (
     <fieldset class="policies">
-      <legend>Only what one of these policies allows. Without policies: all that the role allows</legend>
+      <legend>Policies limit the key to what they allow. Without policies it may do all that its role allows</legend>
       {shipped.map((one) => (
-        <label key={one.name} title={statements(one.document).map(described).join("\n")}>
+        <label key={one.name} title={statements(one.document).map(describeStatement).join("\n")}>
           <input type="checkbox" checked={chosen.some((other) => other.text === null && other.name === one.name)} onChange={(event) => toggle(one.name, event.currentTarget.checked)} /> {one.name}
         </label>
       ))}
       <button type="button" onClick={() => choose([...chosen, { name: `policy-${chosen.length + 1}`, text: "" }])}>
-        Add one of your own
+        Add a custom policy
       </button>
-      {chosen.map((one, at) => one.text !== null && <Own key={at} one={one} refused={refused === at ? (given.error?.message ?? "") : ""} change={(to) => change(at, to)} />)}
+      {chosen.map((one, at) => one.text !== null && <CustomPolicy key={at} one={one} refused={refused === at ? (given.error?.message ?? "") : ""} change={(to) => change(at, to)} />)}
     </fieldset>
   );
 }
 
-function Own({ one, refused, change }: { one: Given; refused: string; change: (to: Given | null) => void }) {
+function CustomPolicy({ one, refused, change }: { one: ChosenPolicy; refused: string; change: (to: ChosenPolicy | null) => void }) {
   const text = one.text ?? "";
-  const problem = (text.trim() ? wrong(one) : "") || refused;
+  const problem = (text.trim() ? problemOf(one) : "") || refused;
   const load = async (input: HTMLInputElement) => {
     const file = input.files?.[0];
     if (file) change({ name: file.name.replace(/\.[^.]*$/, ""), text: await file.text() });
@@ -99,10 +98,10 @@ function Own({ one, refused, change }: { one: Given; refused: string; change: (t
           {problem}
         </p>
       ) : (
-        <Told document={text.trim() ? (JSON.parse(text) as unknown) : null} />
+        <Statements document={text.trim() ? (JSON.parse(text) as unknown) : null} />
       )}
       <small>
-        In the form of Alibaba Cloud’s RAM; <code>*</code> stands for any characters. What no statement allows is denied, and a Deny wins.
+        Format of Alibaba Cloud’s RAM; <code>*</code> matches any characters. Without an Allow an action is denied, and a Deny overrides an Allow.
       </small>
     </div>
   );
@@ -117,8 +116,8 @@ function statements(document: unknown): Statement[] {
 
 const SLOTS = 5;
 
-/** A resource in words: `resource group rg-1 of every project`. */
-function resource(text: string): string {
+/** Describe a resource: `resource group rg-1 of every project`. */
+function describeResource(text: string): string {
   const parts = text.split(":");
   if (text === "*" || parts.length < SLOTS) return text === "*" ? "everything" : text;
   const [account, relative] = [parts[SLOTS - 2]!, parts.slice(SLOTS - 1).join(":")];
@@ -127,17 +126,17 @@ function resource(text: string): string {
   return `${what} of ${account === "*" ? "every project" : `project ${account}`}`;
 }
 
-const described = (one: Statement): string => `${one.Effect === "Deny" ? "May not" : "May"} ${list(one.Action).join(", ")} on ${list(one.Resource).map(resource).join("; ")}`;
+const describeStatement = (one: Statement): string => `${one.Effect === "Deny" ? "May not" : "May"} ${list(one.Action).join(", ")} on ${list(one.Resource).map(describeResource).join("; ")}`;
 
-/** A document in words, a line for each statement. */
-function Told({ document }: { document: unknown }) {
+/** Describe a document, a line for each statement. */
+function Statements({ document }: { document: unknown }) {
   const found = statements(document);
   if (!found.length) return null;
   return (
     <ul class="described">
       {found.map((one, at) => (
         <li key={at} class={one.Effect === "Deny" ? "deny" : ""}>
-          <b>{one.Effect === "Deny" ? "May not" : "May"}</b> <code>{list(one.Action).join(", ")}</code> on {list(one.Resource).map(resource).join("; ")}
+          <b>{one.Effect === "Deny" ? "May not" : "May"}</b> <code>{list(one.Action).join(", ")}</code> on {list(one.Resource).map(describeResource).join("; ")}
         </li>
       ))}
     </ul>
@@ -145,68 +144,64 @@ function Told({ document }: { document: unknown }) {
 }
 
 const ROLES: Record<string, string> = {
-  reader: "look at jobs, metrics, logs, events and nodes",
-  writer: "look, and send what agents and jobs report",
+  reader: "read jobs, metrics, logs, events and nodes",
+  writer: "read, and send the data of agents and jobs",
   admin: "do everything, keys and retention too",
 };
 
-/** What a key may do, and the form that gives it other policies. */
-export function Allowed(given: { of: Key; shipped: readonly Policy[]; own: boolean; changed: () => void }) {
+/** Permissions of a key, and the form that changes its policies. */
+export function KeyPermissions(given: { of: Key; shipped: readonly Policy[]; own: boolean; changed: () => void }) {
   const { of: key } = given;
   const response = useRead<Schemas["KeyPolicies"]>(address("/api/jobmeter/v1/keys/{key}/policies", { key: key.id }));
-  const [editing, setEditing] = useState<Given[] | null>(null);
-  const [error, setError] = useState<Refusal | null>(null);
-  if (response.error) return <Problem error={response.error} again={response.again} />;
+  const [editing, setEditing] = useState<ChosenPolicy[] | null>(null);
+  const { error, perform, clear } = useAction();
+  if (response.error) return <Problem error={response.error} reload={response.reload} />;
   if (!response.data) return null;
   const { policies } = response.data;
   const names = new Set(given.shipped.map((one) => one.name));
   const edit = () => setEditing(policies.map((one) => ({ name: one.name, text: names.has(one.name) ? null : JSON.stringify(one.document, null, 2) })));
-  const choose = (chosen: Given[]) => {
+  const choose = (chosen: ChosenPolicy[]) => {
     setEditing(chosen);
-    setError(null);
+    clear();
   };
   const save = async (event: SubmitEvent) => {
     event.preventDefault();
-    if (!editing || editing.some(wrong)) return;
-    setError(null);
-    try {
-      await send("PUT", `${BASE}/keys/${encodeURIComponent(key.id)}/policies`, { policies: editing.map(sent) });
-      setEditing(null);
-      response.again();
-      given.changed();
-    } catch (problem) {
-      if (problem instanceof Refusal) setError(problem);
-    }
+    if (!editing || editing.some(problemOf)) return;
+    const done = await perform(() => send("PUT", `${BASE}/keys/${encodeURIComponent(key.id)}/policies`, { policies: editing.map(toBody) }));
+    if (!done) return;
+    setEditing(null);
+    response.reload();
+    given.changed();
   };
   return (
     <div class="panel allowed">
       <p>
-        Its role, {key.role}, may {ROLES[key.role] ?? "do what it allows"}
+        Role {key.role} may {ROLES[key.role] ?? "do what it allows"}
         {key.project ? `, only in project ${key.project}` : ", in every project"}. {policies.length > 0 ? "Its policies restrict this to:" : "No policy restricts it."}
       </p>
       {editing === null && policies.map((one) => (
         <div key={one.name}>
           <b>{one.name}</b>
-          <Told document={one.document} />
+          <Statements document={one.document} />
         </div>
       ))}
       {editing === null && key.revoked === null && !given.own && (
         <button type="button" onClick={edit}>
-          Other policies
+          Change policies
         </button>
       )}
       {editing !== null && (
         <form class="make" onSubmit={(event) => void save(event)}>
-          <Choose shipped={given.shipped} chosen={editing} choose={choose} error={error} />
+          <PolicyEditor shipped={given.shipped} chosen={editing} choose={choose} error={error} />
           <button type="submit" class="primary">
-            These from now on
+            Save
           </button>
           <button type="button" onClick={() => setEditing(null)}>
-            Leave them
+            Cancel
           </button>
         </form>
       )}
-      {error && placeOf(error) < 0 && <Problem error={error} />}
+      {error && policyIndex(error) < 0 && <Problem error={error} />}
     </div>
   );
 }

@@ -1,11 +1,10 @@
-// How long each project's samples are stored, by level: every reading, minutes, hours.
+// Retention of each project's samples by level: every reading, minutes, hours.
 import { useState } from "preact/hooks";
-import { BASE, Refusal, type Schemas, address } from "../api/client";
-import { send } from "../api/send";
-import { useRead } from "../parts/hooks";
-import { Problem } from "../parts/small";
+import { BASE, type Schemas, address, send } from "../api/client";
+import { useAction, useRead } from "../parts/hooks";
+import { Problem } from "../parts/elements";
 import { Confirm } from "./confirm";
-import { Refused, type Who } from "./page";
+import { AccessProblem, type Who } from "./page";
 
 type Row = Schemas["ProjectRetention"];
 const LEVELS = [
@@ -16,34 +15,29 @@ const LEVELS = [
 
 export function RetentionPage({ who }: { who: Who }) {
   const response = useRead<Schemas["RetentionList"]>(address("/api/jobmeter/v1/retention", {}, { project: who.project }));
-  const [error, setError] = useState<Refusal | null>(null);
+  const { error, perform } = useAction();
   const [saved, setSaved] = useState("");
-  if (response.error) return <Refused error={response.error} who="how long samples are stored" again={response.again} />;
+  if (response.error) return <AccessProblem error={response.error} who="how long samples are stored" reload={response.reload} />;
   const found = response.data;
   if (!found) return null;
   const change = async (project: string, body: unknown) => {
-    setError(null);
     setSaved("");
     const url = `${BASE}/projects/${encodeURIComponent(project)}/retention`;
-    try {
-      await send(body === null ? "DELETE" : "PUT", url, body ?? undefined);
-      setSaved(`Project ${project} ${body === null ? "follows the server again" : "has its own retention from now on"}.`);
-    } catch (problem) {
-      if (problem instanceof Refusal) setError(problem);
-    }
-    response.again();
+    const done = await perform(() => send(body === null ? "DELETE" : "PUT", url, body ?? undefined));
+    if (done) setSaved(body === null ? `Project ${project} uses the server’s retention again.` : `Saved: project ${project} has its own retention.`);
+    response.reload();
   };
   return (
     <section aria-label="Retention">
       <p class="hint">
-        The server stores every reading for {found.raw_days} days, minutes for {found.minute_days} and hours for {found.hour_days}. What a job used in all stays for ever in its summary.
-        A change holds for what comes from then on: samples that are stored already keep the time that was set when they came.
+        The server stores every reading for {found.raw_days} days, minute values for {found.minute_days} and hour values for {found.hour_days}. Summaries of jobs
+        are never deleted. A change affects new samples only: stored samples keep the retention with which they arrived.
       </p>
       {error && <Problem error={error} />}
       <p role="status" class="findings well">
         {saved}
       </p>
-      {!found.projects.length && <p class="hint">No project has a job or a node yet: the first sample creates one.</p>}
+      {!found.projects.length && <p class="hint">No projects yet. The first sample of a job or node creates one.</p>}
       {found.projects.map((row) => (
         <Project key={`${row.project} ${row.raw_days} ${row.minute_days} ${row.hour_days}`} row={row} change={change} />
       ))}
@@ -77,13 +71,13 @@ function Project({ row, change }: { row: Row; change: (project: string, body: un
           Save
         </button>
       )}
-      {changed && shorter && <Confirm text="Save" name={row.project} sure="Store it for a shorter time" act={save} />}
+      {changed && shorter && <Confirm text="Save" name={row.project} sure="Shorten retention" act={save} />}
       {!changed && row.own && (
         <button type="button" onClick={() => void change(row.project, null)}>
-          Use the server’s days
+          Use the server’s default
         </button>
       )}
-      {!changed && !row.own && <span class="none">the server’s days</span>}
+      {!changed && !row.own && <span class="none">the server’s default</span>}
     </form>
   );
 }

@@ -1,9 +1,9 @@
-// Where nothing is shipped: what shipping is, where lines can go, and what to do for it.
+// Instructions for the first log shipper.
 const KINDS = [
   ["file", "JSON lines in a folder of the server's machine"],
   ["loki", "Grafana Loki's push API"],
   ["otlp", "OpenTelemetry: OTLP over HTTP, to a collector or a backend"],
-  ["s3", "objects in a bucket of S3, or of a store that speaks it"],
+  ["s3", "objects in a bucket of S3 or of a compatible store"],
   ["sls", "Alibaba Cloud's Log Service"],
 ] as const;
 const FILE = `[[sink]]
@@ -15,7 +15,7 @@ directory = "/var/log/jobmeter"`;
 export function ShipFirst() {
   return (
     <div class="notice">
-      <strong>Nothing is shipped.</strong>
+      <strong>There are no log shippers.</strong>
       <p>A shipper sends every new log line of a resource group's jobs and nodes to another system. The lines also stay in Jobmeter.</p>
       <h3>Kinds of sinks</h3>
       <dl class="kinds">
@@ -28,15 +28,15 @@ export function ShipFirst() {
           </div>
         ))}
       </dl>
-      <h3>What to do</h3>
+      <h3>Steps</h3>
       <ol>
         <li>
-          Where lines may go is for whoever runs this server to say. Describe the sink in a file, such as <code>sinks.toml</code>:
+          The administrator of this server sets where lines may go. Describe the sink in a file such as <code>sinks.toml</code>:
           <pre>{FILE}</pre>
-          Kinds with an address also take <code>url</code>, and the file a line <code>allow</code> with the hosts that may be reached.
+          A sink with an address also needs <code>url</code>, and the file a line <code>allow</code> with the hosts that the server may connect to.
         </li>
         <li>
-          Start the server again with that file:
+          Restart the server with that file:
           <pre>JOBMETER_SINKS=sinks.toml jobmeter serve</pre>
         </li>
         <li>

@@ -1,42 +1,28 @@
-// Log shippers: where lines of resource groups go, and how far behind each is.
-import { useEffect, useState } from "preact/hooks";
-import { BASE, Refusal, type Schemas, address } from "../api/client";
-import { send } from "../api/send";
-import { duration } from "../format";
-import { useRead } from "../parts/hooks";
-import { Moment, Problem, Section } from "../parts/small";
+// Log shippers: the sink of each resource group, and its lag.
+import { BASE, type Schemas, address, send } from "../api/client";
+import { formatDuration } from "../format";
+import { useAction, useReadEvery } from "../parts/hooks";
+import { Moment, Problem, Section } from "../parts/elements";
 import { Confirm } from "./confirm";
-import { Refused } from "./page";
+import { AccessProblem } from "./page";
 import { ShipFirst } from "./ship-first";
 
 type Shipper = Schemas["ShipperBody"];
 const EVERY = 5_000;
 
 export function ShippersPage() {
-  const response = useRead<Schemas["ShipperList"]>(address("/api/jobmeter/v1/shippers"));
-  const [error, setError] = useState<Refusal | null>(null);
-  const again = response.again;
-  useEffect(() => {
-    const timer = setInterval(() => !document.hidden && again(), EVERY);
-    return () => clearInterval(timer);
-  }, []);
-  if (response.error) return <Refused error={response.error} who="log shippers" again={response.again} />;
+  const response = useReadEvery<Schemas["ShipperList"]>(address("/api/jobmeter/v1/shippers"), EVERY);
+  const { error, perform } = useAction();
+  if (response.error) return <AccessProblem error={response.error} who="log shippers" reload={response.reload} />;
   if (!response.data) return null;
-  const act = async (call: Promise<unknown>): Promise<boolean> => {
-    setError(null);
-    try {
-      await call;
-      return true;
-    } catch (problem) {
-      if (problem instanceof Refusal) setError(problem);
-      return false;
-    } finally {
-      response.again();
-    }
+  const act = async (work: () => Promise<unknown>): Promise<boolean> => {
+    const done = await perform(work);
+    response.reload();
+    return done;
   };
   return (
     <>
-      <Make make={(body) => act(send("POST", `${BASE}/shippers`, body))} />
+      <NewShipperForm make={(body) => act(() => send("POST", `${BASE}/shippers`, body))} />
       {error && <Problem error={error} />}
       <Section id="shippers" title="Log shippers">
         {!response.data.shippers.length && <ShipFirst />}
@@ -48,11 +34,11 @@ export function ShippersPage() {
                   <th scope="col">Resource group</th>
                   <th scope="col">Sink</th>
                   <th scope="col">State</th>
-                  <th scope="col" class="number">Behind</th>
+                  <th scope="col" class="number">Lag</th>
                   <th scope="col" class="number">Waiting</th>
                   <th scope="col" class="number">Shipped</th>
                   <th scope="col" class="number">Lost</th>
-                  <th scope="col">Made</th>
+                  <th scope="col">Created</th>
                   <th scope="col">
                     <span class="hidden">Delete</span>
                   </th>
@@ -60,7 +46,7 @@ export function ShippersPage() {
               </thead>
               <tbody>
                 {response.data.shippers.map((one) => (
-                  <Line key={one.id} one={one} end={() => void act(send("DELETE", `${BASE}/shippers/${encodeURIComponent(one.id)}`))} />
+                  <ShipperRow key={one.id} one={one} end={() => void act(() => send("DELETE", `${BASE}/shippers/${encodeURIComponent(one.id)}`))} />
                 ))}
               </tbody>
             </table>
@@ -71,7 +57,7 @@ export function ShippersPage() {
   );
 }
 
-function Line({ one, end }: { one: Shipper; end: () => void }) {
+function ShipperRow({ one, end }: { one: Shipper; end: () => void }) {
   return (
     <tr>
       <th scope="row">{one.resource_group}</th>
@@ -82,7 +68,7 @@ function Line({ one, end }: { one: Shipper; end: () => void }) {
         {one.state}
         {one.error && <small class="why"> {one.error}</small>}
       </td>
-      <td class="number">{one.lag_seconds ? duration(one.lag_seconds * 1000) : "0 s"}</td>
+      <td class="number">{one.lag_seconds ? formatDuration(one.lag_seconds * 1000) : "0 s"}</td>
       <td class="number">{one.waiting.toLocaleString("en")}</td>
       <td class="number">{one.shipped.toLocaleString("en")}</td>
       <td class="number">{(one.dropped + one.rejected).toLocaleString("en")}</td>
@@ -90,13 +76,13 @@ function Line({ one, end }: { one: Shipper; end: () => void }) {
         <Moment ms={one.created} short />
       </td>
       <td>
-        <Confirm text="Delete" name={`${one.resource_group} to ${one.sink_project}`} sure="Ship no more" act={end} />
+        <Confirm text="Delete" name={`${one.resource_group} to ${one.sink_project}`} sure="Stop shipping" act={end} />
       </td>
     </tr>
   );
 }
 
-function Make({ make }: { make: (body: unknown) => Promise<boolean> }) {
+function NewShipperForm({ make }: { make: (body: unknown) => Promise<boolean> }) {
   const submit = async (event: SubmitEvent) => {
     event.preventDefault();
     const form = event.currentTarget as HTMLFormElement;
@@ -117,7 +103,7 @@ function Make({ make }: { make: (body: unknown) => Promise<boolean> }) {
           Sink's log store <input name="logstore" placeholder="lines" required autocomplete="off" />
         </label>
         <button type="submit" class="primary">
-          Ship from now on
+          Start shipping
         </button>
       </form>
     </Section>

@@ -1,12 +1,12 @@
-// The calls of a month: what was free, what is left of it, what the others cost.
+// API calls of a month: free quota, remaining quota, cost.
 import { type Schemas, address } from "../api/client";
 import { useRead } from "../parts/hooks";
-import { changed, go, href } from "../router";
-import { Refused } from "./page";
+import { mergeQuery, go, href } from "../router";
+import { AccessProblem } from "./page";
 
 type Row = Schemas["UsageRow"];
 
-/** `2026-11` and the eleven months before it. */
+/** Return a month such as `2026-11` and the eleven months before it. */
 function months(last: string): string[] {
   const [year = 1970, month = 1] = last.split("-").map(Number);
   return Array.from({ length: 12 }, (_, back) => {
@@ -19,11 +19,11 @@ export function UsageView({ query }: { query: URLSearchParams }) {
   const month = query.get("month");
   const response = useRead<Schemas["UsageBody"]>(address("/api/jobmeter/v1/usage", {}, { month }));
   const present = useRead<Schemas["UsageBody"]>(month ? address("/api/jobmeter/v1/usage") : null);
-  if (response.error) return <Refused error={response.error} who="the usage" again={response.again} />;
+  if (response.error) return <AccessProblem error={response.error} who="the usage" reload={response.reload} />;
   const found = response.data;
   if (!found) return null;
   const rows = [...found.usage].sort((a, b) => Number(b.cost ?? 0) - Number(a.cost ?? 0) || b.calls - a.calls);
-  // Where no call has a price, columns of prices would be empty.
+  // Without prices, the columns of prices would be empty.
   const priced = rows.some((row) => row.unit_price !== null || row.cost !== null || Boolean(row.free) || row.pricing === "free");
   const unpriced = rows.filter((row) => row.cost === null).reduce((sum, row) => sum + row.calls, 0);
   return (
@@ -31,7 +31,7 @@ export function UsageView({ query }: { query: URLSearchParams }) {
       <div class="figureline">
         <label>
           Month{" "}
-          <select value={found.month} onChange={(event) => go(href(["admin", "usage"], changed(query, { month: event.currentTarget.value })), true)}>
+          <select value={found.month} onChange={(event) => go(href(["admin", "usage"], mergeQuery(query, { month: event.currentTarget.value })), true)}>
             {[...new Set([...months(present.data?.month ?? (month ? new Date().toISOString().slice(0, 7) : found.month)), found.month])].map((one) => (
               <option key={one}>{one}</option>
             ))}
@@ -43,13 +43,13 @@ export function UsageView({ query }: { query: URLSearchParams }) {
             <>
               {" "}
               · <b>{found.cost}</b> {found.currency}
-              {unpriced > 0 && ` for those that have a price (${unpriced.toLocaleString("en")} calls have none)`}
+              {unpriced > 0 && ` for calls with a price (${unpriced.toLocaleString("en")} calls have none)`}
             </>
           )}{" "}
-          · months end in {found.time_zone}
+          · time zone {found.time_zone}
         </p>
       </div>
-      {!rows.length && <p class="hint">No call was counted in {found.month}. Calls of every API count here within a second.</p>}
+      {!rows.length && <p class="hint">No calls in {found.month}. Calls of all APIs are counted here within a second.</p>}
       {rows.length > 0 && (
         <div class="wide" tabIndex={0} role="region" aria-label="Calls by operation">
           <table>
@@ -63,7 +63,7 @@ export function UsageView({ query }: { query: URLSearchParams }) {
                 {priced && (
                   <>
                     <th scope="col" class="number">Free left</th>
-                    <th scope="col" class="number">Price of a call</th>
+                    <th scope="col" class="number">Price per call</th>
                     <th scope="col" class="number">Cost</th>
                   </>
                 )}
@@ -79,7 +79,7 @@ export function UsageView({ query }: { query: URLSearchParams }) {
                   <td class="number">{row.failed.toLocaleString("en")}</td>
                   {priced && (
                     <>
-                      <td class="number">{left(row)}</td>
+                      <td class="number">{freeLeft(row)}</td>
                       <td class="number">{row.unit_price === null ? <span class="none">no price</span> : row.unit_price}</td>
                       <td class="number">{row.cost === null ? <span class="none">–</span> : `${row.cost} ${found.currency}`}</td>
                     </>
@@ -94,7 +94,7 @@ export function UsageView({ query }: { query: URLSearchParams }) {
   );
 }
 
-function left(row: Row) {
+function freeLeft(row: Row) {
   if (row.pricing === "free") return "all free";
   if (!row.free) return <span class="none">–</span>;
   return `${(row.free_left ?? 0).toLocaleString("en")} of ${row.free.toLocaleString("en")}`;

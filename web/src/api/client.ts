@@ -1,5 +1,5 @@
-// Calls of Jobmeter's own API, typed from its OpenAPI document. A refusal is a Refusal with the server's sentence.
-import { answered, goesOn, heard, isAway, probe, standsStill, unanswered } from "./connection";
+// Calls of Jobmeter's own API, typed from its OpenAPI document. An error response becomes a Refusal with the server's message.
+import { reportResponse, reportResume, reportMessage, isGatewayError, probe, reportStall, reportFailure } from "./connection";
 import type { components, paths } from "./schema";
 
 export type Schemas = components["schemas"];
@@ -11,28 +11,39 @@ export type Node = Schemas["NodeBody"];
 export type JobEvent = Schemas["EventBody"];
 export type LogLine = Schemas["LogLineBody"];
 export type Point = [number, number];
-/** A line of an answer with `format=columns`: pairs of times and values would be thousands of objects to collect again. */
+/** Series of a `format=columns` response. Arrays avoid thousands of small [time, value] objects. */
 export type Line = Omit<Schemas["LineBody"], "points" | "timeline" | "values"> & { time: readonly number[]; value: readonly number[] };
 export type MetricLines = Schemas["MetricsBody"];
 export type LiveJob = Schemas["LiveJob"];
+export type LiveJobs = Schemas["LiveJobs"];
 
-/** The lines of an answer with `format=columns`, with their times. */
+/** Return the series of a `format=columns` response, each with its times. */
 export function linesOf({ lines, timelines = [] }: Pick<MetricLines, "lines" | "timelines">): Line[] {
   return lines.map(({ metric, unit, replica, node, device, rank, timeline = 0, values = [] }) => ({ metric, unit, replica, node, device, rank, time: timelines[timeline] ?? [], value: values as number[] }));
 }
-export type LiveJobs = Schemas["LiveJobs"];
+
+/** Return the series of a `format=columns` response by metric. */
+export function linesByMetric(body: Pick<MetricLines, "lines" | "timelines"> | null): Map<string, Line[]> {
+  const found = new Map<string, Line[]>();
+  for (const line of body ? linesOf(body) : []) {
+    const mine = found.get(line.metric);
+    if (mine) mine.push(line);
+    else found.set(line.metric, [line]);
+  }
+  return found;
+}
 
 export const BASE = "/api/jobmeter/v1";
 
-/** What the server refused, in its own words. */
+/** Error response of the server, with its own message. */
 export class Refusal extends Error {
   constructor(
     readonly status: number,
     readonly code: string,
     message: string,
-    /** Seconds after which the server may be asked again, where it says so. */
+    /** Seconds until a retry makes sense (Retry-After); null if the server names none. */
     readonly wait: number | null = null,
-    /** The part of what was sent that is meant. */
+    /** Name of the request field that is wrong; empty if the server names none. */
     readonly field = "",
   ) {
     super(message);
@@ -42,7 +53,7 @@ export class Refusal extends Error {
 type Reading = { [Path in keyof paths]: paths[Path] extends { get: unknown } ? Path : never }[keyof paths];
 export type Query = Record<string, string | number | readonly string[] | null | undefined>;
 
-/** The address of something that can be read; `{name}` in the path is taken from `names`. */
+/** Build the URL of a GET endpoint. `names` fills each `{name}` in the path. */
 export function address(path: Reading, names: Record<string, string> = {}, query: Query = {}): string {
   const filled = path.replace(/\{(\w+)\}/g, (_, name: string) => encodeURIComponent(names[name] ?? ""));
   const text = queryText(query);
@@ -58,16 +69,16 @@ export function queryText(query: Query): string {
   return parts.toString();
 }
 
-/** Resolves when it is the caller's turn to do what takes long. */
+/** Resolves when the scheduler has time for expensive work. */
 export type Turn = () => Promise<void>;
 
-/** The answer to a question; a large one is decoded in turn. */
+/** Read from the API. With `turn`, a large response is parsed when the scheduler has time. */
 export async function read<T>(url: string, signal?: AbortSignal, turn?: Turn): Promise<T> {
   return call<T>(url, signal ? { signal } : {}, turn);
 }
 
-/** A call that changes something: the header proves that it comes from this page. */
-export async function change<T>(method: "POST" | "DELETE", url: string, authorization?: string, body?: unknown): Promise<T> {
+/** Send a request that changes something. The header proves that it comes from this page (CSRF). */
+export async function send<T>(method: "POST" | "PUT" | "DELETE", url: string, body?: unknown, authorization?: string): Promise<T> {
   const headers: Record<string, string> = { "X-Jobmeter-Page": "1" };
   if (authorization) headers["Authorization"] = authorization;
   if (body === undefined) return call<T>(url, { method, headers });
@@ -75,20 +86,20 @@ export async function change<T>(method: "POST" | "DELETE", url: string, authoriz
   return call<T>(url, { method, headers, body: JSON.stringify(body) });
 }
 
-const begun = new Map<string, Promise<Response | null>>();
+const prefetched = new Map<string, Promise<Response | null>>();
 
-/** Ask before anybody reads the answer, while the rest of the script is still on its way. Who reads it first takes it. */
-export function begin(url: string): void {
-  begun.set(
+/** Send a GET request before its reader is loaded. The first `call` of the URL takes the response. */
+export function prefetch(url: string): void {
+  prefetched.set(
     url,
     fetch(url, { credentials: "same-origin" }).catch(() => null),
   );
 }
 
-/** The answer to a question that was begun; null where there is none, or none that is of use. */
-async function taken(url: string, options: RequestInit): Promise<Response | null> {
-  const early = options.method ? undefined : begun.get(url);
-  begun.delete(url);
+/** Return the prefetched response of the URL; null without one, or if it failed. */
+async function takePrefetched(url: string, options: RequestInit): Promise<Response | null> {
+  const early = options.method ? undefined : prefetched.get(url);
+  prefetched.delete(url);
   const response = early ? await early : null;
   options.signal?.throwIfAborted();
   return response?.ok ? response : null;
@@ -97,17 +108,17 @@ async function taken(url: string, options: RequestInit): Promise<Response | null
 export async function call<T>(url: string, options: RequestInit, turn?: Turn): Promise<T> {
   let response: Response;
   try {
-    response = (await taken(url, options)) ?? (await fetch(url, { credentials: "same-origin", ...options }));
+    response = (await takePrefetched(url, options)) ?? (await fetch(url, { credentials: "same-origin", ...options }));
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
-    unanswered();
+    reportFailure();
     throw new Refusal(0, "unreachable", "The server does not answer");
   }
-  if (isAway(response.status)) {
-    unanswered();
+  if (isGatewayError(response.status)) {
+    reportFailure();
     throw new Refusal(0, "unreachable", `The server does not answer (${response.status})`);
   }
-  answered();
+  reportResponse();
   if (response.ok) return turn ? await decode<T>(await response.text(), turn) : ((await response.json()) as T);
   const body: unknown = await response.json().catch(() => null);
   const problem = (body as Schemas["ProblemBody"] | null)?.error;
@@ -129,7 +140,7 @@ function waitOf(response: Response): number | null {
 
 const signedOut = new Set<() => void>();
 
-/** Register a listener for the end of the session. Returns its removal. */
+/** Register a listener for the end of the session. Returns a function that removes it. */
 export function onSignedOut(listener: () => void): () => void {
   signedOut.add(listener);
   return () => signedOut.delete(listener);
@@ -138,7 +149,7 @@ export function onSignedOut(listener: () => void): () => void {
 const FIRST_PAUSE = 2_000;
 const LONGEST_PAUSE = 30_000;
 
-/** Follow something live while the tab is looked at; gives what ends it. Large updates are decoded and taken in turn. */
+/** Follow an event stream while the tab is visible. Returns a function that closes it. */
 export function follow<T>(url: string, take: (update: T) => void, changed: (state: LiveState) => void, turn?: Turn): () => void {
   let source: EventSource | null = null;
   let over = false;
@@ -151,16 +162,16 @@ export function follow<T>(url: string, take: (update: T) => void, changed: (stat
     source = new EventSource(url);
     source.onopen = () => {
       pause = FIRST_PAUSE;
-      goesOn(stream);
+      reportResume(stream);
       changed("live");
     };
     source.onmessage = (event: MessageEvent<string>) => {
-      heard();
+      reportMessage();
       if (turn) void takeInTurn(event.data, turn);
       else take(JSON.parse(event.data) as T);
     };
     source.onerror = () => {
-      standsStill(stream);
+      reportStall(stream);
       changed("lost");
       if (source?.readyState === EventSource.CLOSED) later();
       else void probe();
@@ -170,7 +181,7 @@ export function follow<T>(url: string, take: (update: T) => void, changed: (stat
       close();
       changed("over");
     });
-    // The session has ended, which the next call shows, or what it may see has changed: then the stream opens again.
+    // The server sends `refused` when the session ended or its permissions changed. Reconnecting shows which.
     source.addEventListener("refused", () => {
       close();
       changed("lost");
@@ -184,11 +195,11 @@ export function follow<T>(url: string, take: (update: T) => void, changed: (stat
   };
   const close = () => {
     clearTimeout(timer);
-    goesOn(stream);
+    reportResume(stream);
     source?.close();
     source = null;
   };
-  // What was refused is not opened again by the browser: too many at once, say. A session that is over is shown as such.
+  // EventSource does not reconnect after an error status, for example 429. An ended session is reported by `read`.
   const later = () => {
     source?.close();
     source = null;
@@ -199,7 +210,7 @@ export function follow<T>(url: string, take: (update: T) => void, changed: (stat
     }, pause);
     pause = Math.min(2 * pause, LONGEST_PAUSE);
   };
-  // A browser has few connections to one server: a tab that nobody sees holds none.
+  // A browser opens few connections to one host: a hidden tab holds none.
   const seen = () => (document.hidden ? close() : open());
   document.addEventListener("visibilitychange", seen);
   open();

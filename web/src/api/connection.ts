@@ -1,12 +1,12 @@
-// Whether the server answers. Every call and every stream reports here; the frame shows it once for the whole page.
-const EVERY = 3_000;
-/** So long a stream may be away without a word: the browser opens it again by itself. */
-const PATIENCE = 4_000;
+// State of the connection to the server. Every call and every stream reports here; the frame shows it once for the page.
+const PROBE_INTERVAL = 3_000;
+/** Milliseconds a stream may be interrupted before the page says so: the browser reconnects on its own. */
+const STALL_GRACE = 4_000;
 
 export interface Connection {
-  /** Since when the server has not answered; null while it does. */
+  /** Time of the last response if the server no longer answers, else null. */
   silent: number | null;
-  /** Since when something that is followed live has stood still, though the server answers; null while nothing has. */
+  /** Time since when a stream is interrupted although the server answers, else null. */
   stopped: number | null;
 }
 
@@ -15,71 +15,71 @@ let last = Date.now();
 let timer: ReturnType<typeof setInterval> | undefined;
 const stopped = new Map<object, number>();
 const listeners = new Set<() => void>();
-const returns = new Set<() => void>();
+const returnListeners = new Set<() => void>();
 
-const tell = () => listeners.forEach((listener) => listener());
+const notify = () => listeners.forEach((listener) => listener());
 
 export const connection = (): Connection => ({ silent, stopped: stopped.size ? Math.min(...stopped.values()) : null });
 
-/** The server answered, whatever it said. */
-export function answered(): void {
+/** Report any response of the server. */
+export function reportResponse(): void {
   last = Date.now();
   if (silent === null) return;
   silent = null;
   clearInterval(timer);
-  tell();
-  returns.forEach((back) => back());
+  notify();
+  returnListeners.forEach((back) => back());
 }
 
-/** A stream had a message. It may have been under way since before the server went away, which a probe finds out. */
-export function heard(): void {
+/** Report a message of a stream. It may have been buffered before the server went away, so a probe checks. */
+export function reportMessage(): void {
   if (silent === null) last = Date.now();
   else void probe();
 }
 
-/** The server did not answer: it is asked again until it does. */
-export function unanswered(): void {
+/** Report that the server did not answer. It is probed until it does. */
+export function reportFailure(): void {
   if (silent !== null) return;
   silent = last;
-  timer = setInterval(() => void probe(), EVERY);
-  tell();
+  timer = setInterval(() => void probe(), PROBE_INTERVAL);
+  notify();
 }
 
-/** Find out whether the server answers. */
+/** Check if the server answers. */
 export async function probe(): Promise<void> {
   try {
     const response = await fetch("/healthz", { cache: "no-store" });
-    if (isAway(response.status)) unanswered();
-    else answered();
+    if (isGatewayError(response.status)) reportFailure();
+    else reportResponse();
   } catch {
-    unanswered();
+    reportFailure();
   }
 }
 
-/** What a proxy says for a server that is not there. */
-export const isAway = (status: number): boolean => status === 502 || status === 504;
+/** Return true for the statuses that a proxy sends when the server behind it is not reachable. */
+export const isGatewayError = (status: number): boolean => status === 502 || status === 504;
 
-/** A stream stands still; `back` says that it goes on, or is over. */
-export function standsStill(stream: object): void {
+/** Report an interrupted stream. `reportResume` reports that it continues or was closed. */
+export function reportStall(stream: object): void {
   if (stopped.has(stream)) return;
   const since = Date.now();
   stopped.set(stream, since);
-  setTimeout(tell, PATIENCE);
+  setTimeout(notify, STALL_GRACE);
 }
 
-export function goesOn(stream: object): void {
-  if (stopped.delete(stream)) tell();
+export function reportResume(stream: object): void {
+  if (stopped.delete(stream)) notify();
 }
 
-export const isLong = (since: number): boolean => Date.now() - since >= PATIENCE - 100;
+export const isOverdue = (since: number): boolean => Date.now() - since >= STALL_GRACE - 100;
 
 export function onConnection(listener: () => void): () => void {
   listeners.add(listener);
   return () => listeners.delete(listener);
 }
 
-/** Register a listener for when the server answers again. */
+/** Register a listener for the moment when the server answers again. Returns a function that removes it. */
 export function onReturn(back: () => void): () => void {
-  returns.add(back);
-  return () => returns.delete(back);
+  returnListeners.add(back);
+  return () => returnListeners.delete(back);
 }

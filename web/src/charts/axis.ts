@@ -1,23 +1,23 @@
-// One time axis for everything on a page: the range that is shown, and the moment that the pointer is at.
+// Shared time axis: the visible range, and the time under the pointer.
 export interface Range {
   start: number;
   end: number;
 }
 
-/** A span or a moment that is marked on every chart. */
+/** Span or moment marked on every chart. */
 export interface Mark extends Range {
   level: "info" | "warning" | "critical";
   text: string;
-  /** What tells it from others, where text and time do not. */
+  /** Identity of a mark if text and time are not unique. */
   key?: string;
-  /** Marked with a flag on the time axis: somebody wrote about the moment. */
+  /** Draw a flag on the time axis, as for notes. */
   flag?: boolean;
 }
 
 const MINUTE = 60_000;
 const STEPS = [1000, 5000, 15_000, MINUTE, 5 * MINUTE, 15 * MINUTE, 30 * MINUTE, 60 * MINUTE, 180 * MINUTE, 360 * MINUTE, 720 * MINUTE, 1440 * MINUTE, 10_080 * MINUTE];
 
-/** Round moments of a range in the zone that is shown, at most so many. */
+/** Return at most about `most` round times of a range, in the chosen zone. */
 export function roundTimes(range: Range, most: number, utc: boolean): number[] {
   const length = range.end - range.start;
   const step = STEPS.find((one) => length / one <= most) ?? Math.ceil(length / most);
@@ -30,7 +30,7 @@ export function roundTimes(range: Range, most: number, utc: boolean): number[] {
 
 type Tell = (time: number | null, source: object | null) => void;
 
-/** The moment that the pointer is at, sent to every chart without drawing the page again. */
+/** Time under the pointer, sent to every chart without rendering the page. */
 export class Cursor {
   private readonly listeners = new Set<Tell>();
   time: number | null = null;

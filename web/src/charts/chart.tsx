@@ -1,15 +1,15 @@
-// A chart of one metric on the page's time axis. It is drawn in turn with the others, and only near what is in sight.
+// Chart of one metric. The scheduler draws it, and only near the viewport.
 import { useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import type { Line } from "../api/client";
-import { useSight, useWidth } from "../parts/hooks";
+import { useVisibility, useWidth } from "../parts/hooks";
 import { memo } from "../parts/memo";
 import type { Cursor, Mark, Range } from "./axis";
 import { Plot } from "./plot";
-import { quantity } from "../format";
-import { type Readout, digits } from "./readout";
-import { countsOf, isRare } from "./lines";
+import { formatQuantity } from "../format";
+import { type Readout, valueWidth } from "./readout";
+import { toCounts, isRare } from "./lines";
 import { type Flag, FEW, seriesOf } from "./series";
-import { comeIntoSight, inTurn, outOfTurn } from "./turns";
+import { drawSoon, scheduleDraw, cancelDraw } from "./scheduler";
 
 export interface ChartGiven {
   metric: string;
@@ -20,14 +20,14 @@ export interface ChartGiven {
   cursor: Cursor;
   marks: readonly Mark[];
   chosen: string | null;
-  /** Members that findings name: their lines have the warning colour and a name. */
+  /** Replicas of findings. Their series have the warning colour and a name. */
   flags?: readonly Flag[];
   /** Limits of the values. */
   bounds?: readonly number[];
   dark: boolean;
   utc: boolean;
   brush: (range: Range) => void;
-  /** Times are milliseconds since a beginning, not moments. */
+  /** Times are milliseconds since the start of a job, not epoch times. */
   relative?: boolean;
 }
 
@@ -36,14 +36,14 @@ const NONE: readonly never[] = [];
 export const Chart = memo(function Chart(given: ChartGiven) {
   const { element, width } = useWidth<HTMLDivElement>();
   const plot = useRef<Plot | null>(null);
-  const { near, inSight } = useSight(element, () => plot.current && comeIntoSight(plot.current));
-  // What is out of sight stays as it was drawn last.
+  const { near, inSight } = useVisibility(element, () => plot.current && drawSoon(plot.current));
+  // Outside the viewport a chart keeps what it drew last.
   const seen = useRef(given);
   if (near) seen.current = given;
   const { lines: own, chosen, range, step, marks, flags = NONE, bounds = NONE } = seen.current;
   const { dark, utc, title, relative = false } = given;
   const counts = isRare(own);
-  const lines = useMemo(() => (counts ? countsOf(own, step) : own), [own, counts, step]);
+  const lines = useMemo(() => (counts ? toCounts(own, step) : own), [own, counts, step]);
   const readout = useRef<Readout & { values: HTMLElement[] }>({ values: [], when: null });
   const series = useMemo(() => seriesOf(lines, chosen, dark, flags), [lines, chosen, dark, flags]);
   const latest = useRef(given);
@@ -54,18 +54,18 @@ export const Chart = memo(function Chart(given: ChartGiven) {
   useLayoutEffect(() => {
     if (!element.current || !width || !(near || plot.current)) return;
     const mine = (plot.current ??= new Plot(element.current, readout.current));
-    inTurn(mine, () => mine.show(wanted, width), inSight.current ?? false);
+    scheduleDraw(mine, () => mine.show(wanted, width), inSight.current ?? false);
   }, [width, near, series, range.start, range.end, step, marks, bounds, dark, utc, title]);
   useLayoutEffect(
     () => () => {
       if (!plot.current) return;
-      outOfTurn(plot.current);
+      cancelDraw(plot.current);
       plot.current.destroy();
     },
     [],
   );
 
-  const room = { width: `${digits(lines[0]?.unit ?? "")}ch` };
+  const room = { width: `${valueWidth(lines[0]?.unit ?? "")}ch` };
   return (
     <figure class="chart" data-metric={given.metric}>
       <figcaption>
@@ -91,11 +91,11 @@ export const Chart = memo(function Chart(given: ChartGiven) {
         ))}
         {bounds.map((bound) => (
           <li key={bound} class="bound">
-            <i /> limit <span>{quantity(bound, lines[0]?.unit ?? "")}</span>
+            <i /> limit <span>{formatQuantity(bound, lines[0]?.unit ?? "")}</span>
           </li>
         ))}
-        {counts && <li class="hint">in all</li>}
-        {lines.length > FEW && <li class="hint">grey: each of {lines.length}</li>}
+        {counts && <li class="hint">total</li>}
+        {lines.length > FEW && <li class="hint">grey: all {lines.length}</li>}
       </ul>
     </figure>
   );

@@ -1,16 +1,16 @@
-// Ranks over time: a row is a rank. What it shows at first sight is the rank that differs from the others.
+// Heat map of ranks over time, one row for each rank.
 import { useEffect, useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import type { Line } from "../api/client";
-import { MISSING, isUtc, moment, quantity } from "../format";
-import { useSight, useWidth } from "../parts/hooks";
+import { MISSING, isUtc, formatTime, formatQuantity } from "../format";
+import { useVisibility, useWidth } from "../parts/hooks";
 import { type Cursor, type Mark, type Range, roundTimes } from "./axis";
-import { labels } from "./plot";
+import { axisLabels } from "./plot";
 import { HeatRows } from "./heatrows";
-import { around, heat, fontFamily, ink } from "./colors";
-import { comeIntoSight, inTurn, outOfTurn } from "./turns";
-import { type Row, byReplica, grid, meanOf, median, medians, ordered, valueAt } from "./lines";
+import { differencePixel, heatPixel, fontFamily, themeColor } from "./colors";
+import { drawSoon, scheduleDraw, cancelDraw } from "./scheduler";
+import { type Row, mergeDevices, alignLines, meanOf, median, medians, sortLines, valueAt } from "./lines";
 
-/** A rank that a finding names, and what the finding says of it. */
+/** Rank of a finding, with the finding's statement. */
 export interface Outlier {
   member: string;
   text: string;
@@ -21,16 +21,16 @@ export interface Rows {
   lines: Line[];
   times: number[];
   values: Row[];
-  /** The median of the ranks in each bucket. */
+  /** Median of the ranks in each bucket. */
   middle: Row;
   means: Row;
   outliers: Outlier[];
 }
 
-/** Rows of a heat map, and those ranks that findings name, the worst first: the map points out these and no other. */
-export function rowsOf(lines: readonly Line[], range: Range, step: number, named: ReadonlyMap<string, string>): Rows {
-  const joined = ordered(byReplica(lines));
-  const { step: between, times, values } = grid(joined, range.start, range.end, step);
+/** Build the rows of the heat map, and its outliers: the ranks of findings, worst first. */
+export function makeRows(lines: readonly Line[], range: Range, step: number, named: ReadonlyMap<string, string>): Rows {
+  const joined = sortLines(mergeDevices(lines));
+  const { step: between, times, values } = alignLines(joined, range.start, range.end, step);
   const middle = medians(values);
   const means = Float64Array.from(values, (row) => meanOf(row));
   const members = new Set(joined.map((line) => line.replica || line.node));
@@ -51,8 +51,8 @@ export interface HeatGiven {
   dark: boolean;
 }
 
-/** The height of a row of a map of so many ranks, in CSS pixels. */
-export const heightOf = (ranks: number): number => Math.max(3, Math.min(22, Math.floor(420 / Math.max(ranks, 1))));
+/** Return the height of a row in CSS pixels. */
+export const rowHeight = (ranks: number): number => Math.max(3, Math.min(22, Math.floor(420 / Math.max(ranks, 1))));
 
 const AXIS = 62;
 const MEANS = 8;
@@ -61,26 +61,26 @@ export function HeatMap(given: HeatGiven) {
   const { rows, range, difference, cursor, chosen, dark, unit } = given;
   const { element, width } = useWidth<HTMLDivElement>();
   const canvas = useRef<HTMLCanvasElement>(null);
-  const { inSight } = useSight(element, () => canvas.current && comeIntoSight(canvas.current));
+  const { inSight } = useVisibility(element, () => canvas.current && drawSoon(canvas.current));
   const hair = useRef<HTMLDivElement>(null);
   const caption = useRef<HTMLParagraphElement>(null);
-  const height = heightOf(rows.lines.length);
+  const height = rowHeight(rows.lines.length);
   const whole = height * rows.lines.length;
-  const scale = useMemo(() => limits(rows, unit, difference), [rows, unit, difference]);
+  const scale = useMemo(() => scaleLimits(rows, unit, difference), [rows, unit, difference]);
   const inner = Math.max(width - AXIS - MEANS - 8, 1);
   const x = (time: number) => AXIS + ((time - range.start) / (range.end - range.start)) * inner;
   const ticks = roundTimes(range, Math.max(2, inner / 90), isUtc());
-  const texts = labels(ticks.map((time) => time / 1000));
+  const texts = axisLabels(ticks.map((time) => time / 1000));
   const pressed = useRef<number | null>(null);
-  const pictures = useMemo(() => picturesOf(rows, scale, difference, dark), [rows, scale, difference, dark]);
+  const pictures = useMemo(() => makePictures(rows, scale, difference, dark), [rows, scale, difference, dark]);
 
   useLayoutEffect(() => {
     const mine = canvas.current;
-    if (mine && width) inTurn(mine, () => paint(mine, given, pictures(), width, whole, height, x), inSight.current ?? false);
+    if (mine && width) scheduleDraw(mine, () => paint(mine, given, pictures(), width, whole, height, x), inSight.current ?? false);
   }, [rows, width, whole, pictures, chosen, range.start, range.end, given.marks]);
   useLayoutEffect(() => {
     const mine = canvas.current!;
-    return () => void outOfTurn(mine);
+    return () => void cancelDraw(mine);
   }, []);
   const list = useMemo(() => {
     const tell = (text: string) => caption.current && (caption.current.textContent = text);
@@ -111,7 +111,7 @@ export function HeatMap(given: HeatGiven) {
     const [value, middle] = [valueAt(rows.values[row], bucket), valueAt(rows.middle, bucket)];
     if (caption.current && line) {
       const name = `${line.rank !== null && line.rank < 1e9 ? `rank ${line.rank}, ` : ""}${line.replica || line.node}`;
-      caption.current.textContent = `${name}: ${quantity(value, unit)} at ${moment(time, true)} (median ${quantity(middle, unit)})`;
+      caption.current.textContent = `${name}: ${formatQuantity(value, unit)} at ${formatTime(time, true)} (median ${formatQuantity(middle, unit)})`;
     }
   };
   const leave = () => {
@@ -136,7 +136,7 @@ export function HeatMap(given: HeatGiven) {
         <canvas
           ref={canvas}
           role="img"
-          aria-label={summary(rows)}
+          aria-label={describeRanks(rows)}
           style={{ height: `${whole}px` }}
           onPointerMove={move}
           onPointerLeave={leave}
@@ -154,20 +154,20 @@ export function HeatMap(given: HeatGiven) {
         ))}
       </div>
       <div class="scale">
-        <span>{quantity(scale[0], unit)}</span>
+        <span>{formatQuantity(scale[0], unit)}</span>
         <i class={difference ? "around" : "from"} />
-        <span>{quantity(scale[1], unit)}</span>
+        <span>{formatQuantity(scale[1], unit)}</span>
         <span class="nodata">
           <i class="nodata" /> no data
         </span>
-        <span class="hint">{difference ? "difference from the median rank" : "value"}; the strip at the right is each rank’s mean</span>
+        <span class="hint">{difference ? "difference from the median rank" : "value"}; the strip on the right shows each rank’s mean</span>
       </div>
       <p class="caption" ref={caption} />
     </div>
   );
 }
 
-function limits(rows: Rows, unit: string, difference: boolean): [number, number] {
+function scaleLimits(rows: Rows, unit: string, difference: boolean): [number, number] {
   let [low, high] = [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY];
   let far = 0;
   for (const row of rows.values) {
@@ -180,14 +180,14 @@ function limits(rows: Rows, unit: string, difference: boolean): [number, number]
     }
   }
   if (difference) return [-(far || 1), far || 1];
-  return Number.isFinite(low) ? fitted(low, high, unit) : [0, 1];
+  return Number.isFinite(low) ? fitScale(low, high, unit) : [0, 1];
 }
 
-/** Values closer together than this share of the scale are noise: they must not take all of its colours. */
+/** Minimum span of the scale as a share of the values, so that noise does not use all colours. */
 const LEAST_SPAN = { ratio: 0.4, other: 0.2 };
 
-/** A scale from the lowest to the highest value. */
-function fitted(low: number, high: number, unit: string): [number, number] {
+/** Fit a scale to the lowest and the highest value. */
+function fitScale(low: number, high: number, unit: string): [number, number] {
   const ratio = unit === "1" && low >= 0 && high <= 1;
   const span = ratio ? LEAST_SPAN.ratio : LEAST_SPAN.other * Math.max(Math.abs(low), Math.abs(high));
   const widened = Math.max(high - low, span || 1);
@@ -216,15 +216,15 @@ function paint(
   context.rect(AXIS, 0, width - AXIS - MEANS - 8, whole);
   context.clip();
   context.imageSmoothingEnabled = false;
-  context.fillStyle = ink("--nodata");
+  context.fillStyle = themeColor("--nodata");
   context.fillRect(AXIS, 0, width, whole);
   if (cells) context.drawImage(cells, left, 0, right - left, whole);
   context.restore();
   context.imageSmoothingEnabled = false;
   if (means) context.drawImage(means, width - MEANS, 0, MEANS, whole);
   if (height > 8) rows.lines.forEach((_, row) => context.clearRect(AXIS, (row + 1) * height - 1, width - AXIS, 1));
-  named(context, rows, chosen, width, whole, height);
-  marked(context, given.marks, width, whole, x);
+  drawNames(context, rows, chosen, width, whole, height);
+  drawMarks(context, given.marks, width, whole, x);
 }
 
 interface Pictures {
@@ -232,25 +232,25 @@ interface Pictures {
   means: HTMLCanvasElement | null;
 }
 
-/** The cells and the means of the rows, made when they are painted first: another range, another mark or another choice takes the same. */
-function picturesOf(rows: Rows, scale: readonly [number, number], difference: boolean, dark: boolean): () => Pictures {
+/** Paint the cells and means on first use. A change of range, mark or selection reuses them. */
+function makePictures(rows: Rows, scale: readonly [number, number], difference: boolean, dark: boolean): () => Pictures {
   const color = (value: number, middle: number) =>
-    difference ? around((value - middle) / scale[1], dark) : heat((value - scale[0]) / (scale[1] - scale[0] || 1));
+    difference ? differencePixel((value - middle) / scale[1], dark) : heatPixel((value - scale[0]) / (scale[1] - scale[0] || 1));
   let made: Pictures | null = null;
   return () =>
     (made ??= {
-      cells: picture(rows.values, rows.times.length, (value, at) => color(value, rows.middle[at]!)),
-      means: meansPicture(rows.means, color),
+      cells: paintCells(rows.values, rows.times.length, (value, at) => color(value, rows.middle[at]!)),
+      means: paintMeans(rows.means, color),
     });
 }
 
-function meansPicture(means: Row, color: (value: number, middle: number) => number): HTMLCanvasElement | null {
+function paintMeans(means: Row, color: (value: number, middle: number) => number): HTMLCanvasElement | null {
   const center = median(means) ?? 0;
-  return picture(Array.from(means, (_, at) => means.subarray(at, at + 1)), 1, (value) => color(value, center));
+  return paintCells(Array.from(means, (_, at) => means.subarray(at, at + 1)), 1, (value) => color(value, center));
 }
 
-/** A pixel for each value, a row for each line; nothing where nothing was measured. */
-function picture(rows: readonly Row[], columns: number, color: (value: number, at: number) => number): HTMLCanvasElement | null {
+/** Paint a pixel for each value and a row for each series. Missing values stay transparent. */
+function paintCells(rows: readonly Row[], columns: number, color: (value: number, at: number) => number): HTMLCanvasElement | null {
   if (!columns || !rows.length) return null;
   const made = document.createElement("canvas");
   made.width = columns;
@@ -266,13 +266,13 @@ function picture(rows: readonly Row[], columns: number, color: (value: number, a
   return made;
 }
 
-/** The names at the left: at whole powers of two, so that of nodes with eight devices each it is the first rank. */
-function named(context: CanvasRenderingContext2D, rows: Rows, chosen: string | null, width: number, whole: number, height: number): void {
+/** Draw the names at the left, every 2^n rows: with eight devices a node, that is the first rank of each node. */
+function drawNames(context: CanvasRenderingContext2D, rows: Rows, chosen: string | null, width: number, whole: number, height: number): void {
   const members = rows.lines.map((line) => line.replica || line.node);
   const every = 2 ** Math.ceil(Math.log2(13 / height));
   const taken = members.findIndex((member) => member === chosen);
   const far = new Set(rows.outliers.map((one) => members.indexOf(one.member)));
-  const inks = { chosen: ink("--accent"), far: ink("--warning"), other: ink("--muted") };
+  const inks = { chosen: themeColor("--accent"), far: themeColor("--warning"), other: themeColor("--muted") };
   context.font = `${Math.min(11, Math.max(height - 2, 10))}px ${fontFamily()}`;
   context.textBaseline = "middle";
   context.textAlign = "right";
@@ -282,7 +282,7 @@ function named(context: CanvasRenderingContext2D, rows: Rows, chosen: string | n
     const beside = [...far].some((other) => Math.abs(row - other) < every);
     if (far.has(row) || (row % every === 0 && !hidden && !beside) || row === taken) {
       context.fillStyle = row === taken ? inks.chosen : far.has(row) ? inks.far : inks.other;
-      context.fillText(short(member), AXIS - 6, Math.min(Math.max(top + height / 2, 6), whole - 6));
+      context.fillText(shorten(member), AXIS - 6, Math.min(Math.max(top + height / 2, 6), whole - 6));
     }
     if (row === taken) {
       context.strokeStyle = inks.chosen;
@@ -292,8 +292,8 @@ function named(context: CanvasRenderingContext2D, rows: Rows, chosen: string | n
   });
 }
 
-/** Spans and moments that are marked, as lines at both ends: a colour over the cells would tell another value. */
-function marked(context: CanvasRenderingContext2D, marks: readonly Mark[], width: number, whole: number, x: (time: number) => number): void {
+/** Draw marks as lines at start and end: a translucent band would change the colours of the cells. */
+function drawMarks(context: CanvasRenderingContext2D, marks: readonly Mark[], width: number, whole: number, x: (time: number) => number): void {
   context.save();
   context.beginPath();
   context.rect(AXIS, 0, width - AXIS - MEANS - 8, whole);
@@ -303,16 +303,16 @@ function marked(context: CanvasRenderingContext2D, marks: readonly Mark[], width
     for (const at of right - left > 2 ? [left, right] : [left]) {
       context.fillStyle = "#fff";
       context.fillRect(at - 1.5, 0, 3, whole);
-      context.fillStyle = ink(mark.level === "info" ? "--accent" : `--${mark.level}`);
+      context.fillStyle = themeColor(mark.level === "info" ? "--accent" : `--${mark.level}`);
       context.fillRect(at - 0.5, 0, 1.5, whole);
     }
   }
   context.restore();
 }
 
-const short = (name: string): string => (name.length > 10 ? `…${name.slice(-9)}` : name);
+const shorten = (name: string): string => (name.length > 10 ? `…${name.slice(-9)}` : name);
 
-function summary(rows: Rows): string {
+function describeRanks(rows: Rows): string {
   const parts = rows.outliers.map((one) => `${one.member} ${one.text}`);
-  return `${rows.lines.length} ranks over time. ${parts.join("; ") || (rows.lines.length > 2 ? "No finding names a rank" : MISSING)}`;
+  return `${rows.lines.length} ranks over time. ${parts.join("; ") || (rows.lines.length > 2 ? "No rank has a finding" : MISSING)}`;
 }

@@ -1,6 +1,6 @@
-// The rows of a heat map for the keyboard and for those who listen: a list over the picture, a rank an entry.
+// Accessible list over the heat map, for keyboards and screen readers.
 import { useEffect, useRef, useState } from "preact/hooks";
-import { quantity } from "../format";
+import { formatQuantity } from "../format";
 import type { Rows } from "./heatmap";
 import { valueAt } from "./lines";
 
@@ -11,17 +11,17 @@ export const memberOf = (rows: Rows, at: number): string | null => {
   return line ? line.replica || line.node : null;
 };
 
-/** "rank 5, worker-5: mean 40.0 %, computes at 40 %; the median is 95 %". */
-function spoken(rows: Rows, at: number, unit: string): string {
+/** Describe a rank: "rank 5, worker-5: mean 40.0 %, computes at 40 %; the median is 95 %". */
+function describeRank(rows: Rows, at: number, unit: string): string {
   const line = rows.lines[at]!;
   const member = line.replica || line.node;
   const rank = line.rank !== null && line.rank < 1e9 ? `rank ${line.rank}, ` : "";
   const far = rows.outliers.find((one) => one.member === member);
   const mean = valueAt(rows.means, at);
-  return `${rank}${member}: ${mean === null ? "not measured" : `mean ${quantity(mean, unit)}`}${far ? `, ${far.text}` : ""}`;
+  return `${rank}${member}: ${mean === null ? "not measured" : `mean ${formatQuantity(mean, unit)}`}${far ? `, ${far.text}` : ""}`;
 }
 
-/** Up and down go from rank to rank, Enter opens one; the picture below stays for the pointer. */
+/** List of ranks: arrow keys move, Enter opens a rank. Pointer events go to the canvas below. */
 export function HeatRows(given: { rows: Rows; unit: string; height: number; chosen: string | null; choose: (member: string | null) => void; tell: (text: string) => void }) {
   const { rows, unit, height, chosen, choose, tell } = given;
   const [active, setActive] = useState<string | null>(null);
@@ -33,11 +33,11 @@ export function HeatRows(given: { rows: Rows; unit: string; height: number; chos
   const go = (to: number) => {
     const next = Math.min(Math.max(to, 0), last);
     setActive(members[next] ?? null);
-    tell(spoken(rows, next, unit));
+    tell(describeRank(rows, next, unit));
   };
   const entered = () => {
     setFocused(true);
-    // Where one begins: at the rank that is open, else at the one that the worst finding names.
+    // Start at the open rank, else at the rank of the worst finding.
     if (at < 0) go(Math.max(0, members.indexOf(chosen ?? rows.outliers[0]?.member ?? "")));
   };
   const keys = (event: KeyboardEvent) => {
@@ -73,7 +73,7 @@ export function HeatRows(given: { rows: Rows; unit: string; height: number; chos
           id={`heat-row-${row}`}
           role="option"
           aria-selected={member === chosen}
-          aria-label={spoken(rows, row, unit)}
+          aria-label={describeRank(rows, row, unit)}
           class={focused && row === at ? "active" : ""}
           style={{ top: `${row * height}px`, height: `${height}px` }}
         />

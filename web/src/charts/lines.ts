@@ -1,26 +1,26 @@
-// Lines of an answer: what they are called, how they are put on one grid, and what the middle of many is.
+// Series of a response: names, alignment to a grid, medians.
 import type { Line } from "../api/client";
-import { natural } from "../format";
+import { compareNatural } from "../format";
 
-export const memberOf = (line: Line): string => [line.replica || line.node, line.device].filter(Boolean).join(" · ");
+export const labelOf = (line: Line): string => [line.replica || line.node, line.device].filter(Boolean).join(" · ");
 const keyOf = (line: Line): string => [line.metric, line.replica, line.node, line.device].join("\u0000");
 
-/** The short name of each line: what all have in common is left out. */
-export function names(lines: readonly Line[]): string[] {
+/** Return the short name of each series, without what all have in common. */
+export function shortNames(lines: readonly Line[]): string[] {
   const several = (field: "replica" | "node" | "device") => new Set(lines.map((line) => line[field])).size > 1;
   const fields = (["replica", "node", "device"] as const).filter(several);
   const shown = fields.includes("replica") ? fields.filter((field) => field !== "node") : fields;
-  return lines.map((line) => shown.map((field) => line[field]).filter(Boolean).join(" · ") || memberOf(line) || "job");
+  return lines.map((line) => shown.map((field) => line[field]).filter(Boolean).join(" · ") || labelOf(line) || "job");
 }
 
-/** By rank where it is known, then by name. */
-export function ordered(lines: readonly Line[]): Line[] {
+/** Sort by rank, then by name. */
+export function sortLines(lines: readonly Line[]): Line[] {
   return [...lines].sort(
-    (a, b) => (a.rank ?? 1e9) - (b.rank ?? 1e9) || natural(a.replica, b.replica) || natural(a.node, b.node) || natural(a.device, b.device),
+    (a, b) => (a.rank ?? 1e9) - (b.rank ?? 1e9) || compareNatural(a.replica, b.replica) || compareNatural(a.node, b.node) || compareNatural(a.device, b.device),
   );
 }
 
-/** Values in buckets, NaN where nothing was measured. */
+/** Values in buckets, NaN where missing. */
 export type Row = Float64Array;
 
 export interface Grid {
@@ -29,8 +29,8 @@ export interface Grid {
   values: Row[];
 }
 
-/** How far apart the values of lines are: where samples are rarer than buckets, several of these. */
-function spacing(lines: readonly Line[], step: number): number {
+/** Return the distance of values: a multiple of `step` if samples are rarer than buckets. */
+function findSpacing(lines: readonly Line[], step: number): number {
   const gaps: number[] = [];
   for (const { time } of lines.slice(0, 8)) {
     for (let at = Math.max(1, time.length - 200); at < time.length; at += 1) gaps.push(time[at]! - time[at - 1]!);
@@ -38,19 +38,18 @@ function spacing(lines: readonly Line[], step: number): number {
   return Math.max(1, Math.round((median(gaps) ?? step) / step)) * step;
 }
 
-/** True where the gap after a sample is the interval of its line there: the gap before or the one behind is as long, to within a bucket. */
-function isInterval(time: readonly number[], at: number, step: number): boolean {
+/** Return true if the gap after a sample is its sampling interval: a neighbouring gap is as long, within one bucket. */
+function isSamplingInterval(time: readonly number[], at: number, step: number): boolean {
   const gap = (from: number) => (time[from + 1] ?? Number.NaN) - (time[from] ?? Number.NaN);
   return gap(at) <= gap(at - 1) + step || gap(at) <= gap(at + 1) + step;
 }
 
 /**
- * The lines on the buckets of a range, or as far apart as they were measured.
- *
- * Where a line was measured more rarely than elsewhere, a value holds until the next one. Counts do not hold: those of one bucket add up.
+ * Align series to the buckets of a range. Between rarer samples a value holds until the next one. Counts do not hold:
+ * several counts in one bucket are added.
  */
-export function grid(lines: readonly Line[], start: number, end: number, asked: number, holds = true): Grid {
-  const step = spacing(lines, asked);
+export function alignLines(lines: readonly Line[], start: number, end: number, asked: number, holds = true): Grid {
+  const step = findSpacing(lines, asked);
   const first = Math.floor(start / step) * step;
   const count = Math.max(1, Math.ceil((end - first) / step));
   const times = Array.from({ length: count }, (_, at) => first + at * step);
@@ -61,7 +60,7 @@ export function grid(lines: readonly Line[], start: number, end: number, asked: 
       const bucket = Math.floor((time[at]! - first) / step);
       const before = holds ? Number.NaN : (row[bucket] ?? Number.NaN);
       if (bucket >= 0 && bucket < count) row[bucket] = value[at]! + (Number.isNaN(before) ? 0 : before);
-      if (!holds || !isInterval(time, at, step)) continue;
+      if (!holds || !isSamplingInterval(time, at, step)) continue;
       const until = Math.min(Math.floor((time[at + 1]! - first) / step), count);
       if (until > bucket + 1) row.fill(value[at]!, Math.max(bucket + 1, 0), until);
     }
@@ -70,17 +69,17 @@ export function grid(lines: readonly Line[], start: number, end: number, asked: 
   return { step, times, values };
 }
 
-/** Events that are so rare that their number says more than their rate. */
+/** Units of events so rare that their number says more than their rate. */
 const RARE = /^\{(process|error)\}\/s$/;
 
-/** True for the rate of rare events, such as killed processes. */
+/** Return true for the rate of rare events, such as killed processes. */
 export const isRare = (lines: readonly Line[]): boolean => RARE.test(lines[0]?.unit ?? "");
 
-/** So many gaps on either side of a sample say how far apart samples are there. */
+/** Number of gaps on either side of a sample that determine its interval. */
 const AROUND = 3;
 
-/** How long before a sample the one before was taken. Buckets shift samples: gaps of a similar length around give the mean. */
-function sinceBefore(time: readonly number[], at: number, step: number): number {
+/** Return the interval before a sample. Buckets shift samples, so similar gaps around it are averaged. */
+function intervalBefore(time: readonly number[], at: number, step: number): number {
   const gap = (place: number) => time[place]! - time[place - 1]!;
   const own = at ? gap(at) : step;
   let [sum, count] = [0, 0];
@@ -92,30 +91,30 @@ function sinceBefore(time: readonly number[], at: number, step: number): number 
   return count ? sum / count : own;
 }
 
-/** The number of events since the sample before, from their rate. */
-export function countsOf(lines: readonly Line[], step: number): Line[] {
+/** Convert rates to the number of events since the previous sample. */
+export function toCounts(lines: readonly Line[], step: number): Line[] {
   return lines.map((line) => {
-    const value = line.value.map((rate, at) => (rate ? Math.round((rate * sinceBefore(line.time, at, step)) / 1000) : rate));
+    const value = line.value.map((rate, at) => (rate ? Math.round((rate * intervalBefore(line.time, at, step)) / 1000) : rate));
     return { ...line, unit: line.unit.replace("/s", ""), value };
   });
 }
 
-/** A value of a row; null where nothing was measured, or where there is none. */
+/** Return a value of a row; null if missing or out of range. */
 export const valueAt = (row: Row | undefined, at: number): number | null => {
   const value = row?.[at];
   return value === undefined || Number.isNaN(value) ? null : value;
 };
 
-/** A row with null where nothing was measured, as uPlot takes it. */
-export const withNulls = (row: Row): (number | null)[] => Array.from(row, (value) => (Number.isNaN(value) ? null : value));
+/** Convert NaN to null, as uPlot expects. */
+export const toNullable = (row: Row): (number | null)[] => Array.from(row, (value) => (Number.isNaN(value) ? null : value));
 
-/** The middle of what was measured; null where nothing was. */
+/** Return the median of the measured values; null without any. */
 export function median(values: ArrayLike<number>): number | null {
-  const middle = middleOf(measured(values, new Float64Array(values.length)));
+  const middle = medianInPlace(copyMeasured(values, new Float64Array(values.length)));
   return Number.isNaN(middle) ? null : middle;
 }
 
-/** The median of each column. */
+/** Return the median of each column. */
 export function medians(rows: readonly Row[]): Row {
   const column = new Float64Array(rows.length);
   const found = new Float64Array(rows[0]?.length ?? 0);
@@ -125,12 +124,12 @@ export function medians(rows: readonly Row[]): Row {
       const value = rows[place]![at]!;
       if (value === value) column[count++] = value;
     }
-    found[at] = middleOf(column.subarray(0, count));
+    found[at] = medianInPlace(column.subarray(0, count));
   }
   return found;
 }
 
-/** The mean of what was measured; NaN where nothing was. */
+/** Return the mean of the measured values; NaN without any. */
 export function meanOf(row: ArrayLike<number>, first = 0, end = row.length): number {
   let [sum, count] = [0, 0];
   for (let at = first; at < end; at += 1) {
@@ -142,8 +141,8 @@ export function meanOf(row: ArrayLike<number>, first = 0, end = row.length): num
   return sum / count;
 }
 
-/** The values that are numbers, in the memory of `to`. */
-function measured(values: ArrayLike<number>, to: Float64Array): Float64Array {
+/** Copy the values that are not NaN into `to`. */
+function copyMeasured(values: ArrayLike<number>, to: Float64Array): Float64Array {
   let count = 0;
   for (let at = 0; at < values.length; at += 1) {
     const value = values[at]!;
@@ -152,8 +151,8 @@ function measured(values: ArrayLike<number>, to: Float64Array): Float64Array {
   return to.subarray(0, count);
 }
 
-/** The middle of numbers, which it puts in another order; NaN of none. */
-function middleOf(known: Float64Array): number {
+/** Return the median, reordering the numbers in place; NaN without any. */
+function medianInPlace(known: Float64Array): number {
   if (!known.length) return Number.NaN;
   const middle = known.length >> 1;
   const upper = select(known, middle);
@@ -163,7 +162,7 @@ function middleOf(known: Float64Array): number {
   return (lower + upper) / 2;
 }
 
-/** The number that would be at that place if they were sorted (Hoare's selection); no greater ones are before it then. */
+/** Return the n-th smallest number (Hoare's quickselect), reordering in place: smaller ones are before it then. */
 function select(known: Float64Array, place: number): number {
   let [low, high] = [0, known.length - 1];
   while (low < high) {
@@ -186,8 +185,8 @@ function select(known: Float64Array, place: number): number {
   return known[place]!;
 }
 
-/** Lines joined by replica: the mean of its devices in each bucket. */
-export function byReplica(lines: readonly Line[]): Line[] {
+/** Merge the series of each replica: the mean of its devices in each bucket. */
+export function mergeDevices(lines: readonly Line[]): Line[] {
   const found = new Map<string, Line[]>();
   for (const line of lines) {
     const key = line.replica || line.node;
@@ -212,8 +211,8 @@ export function byReplica(lines: readonly Line[]): Line[] {
   });
 }
 
-/** The place of the first of ascending times that is not before `wanted`. */
-export function place(time: readonly number[], wanted: number): number {
+/** Return the first index whose time is at or after `wanted`. */
+export function indexAtTime(time: readonly number[], wanted: number): number {
   let [low, high] = [0, time.length];
   while (low < high) {
     const middle = (low + high) >> 1;
@@ -223,17 +222,17 @@ export function place(time: readonly number[], wanted: number): number {
   return low;
 }
 
-/** The lines with an update's points in place of their own from `start` on. */
-export function merged(lines: readonly Line[], update: readonly Line[], start: number, oldest: number): Line[] {
+/** Replace the points from `start` on by the points of an update. */
+export function mergeUpdate(lines: readonly Line[], update: readonly Line[], start: number, oldest: number): Line[] {
   const news = new Map(update.map((line) => [keyOf(line), line]));
   const grown = lines.map((line) => {
     const key = keyOf(line);
     const fresh = news.get(key);
     news.delete(key);
     if (!fresh) return line;
-    const [from, to] = [place(line.time, oldest), place(line.time, start)];
+    const [from, to] = [indexAtTime(line.time, oldest), indexAtTime(line.time, start)];
     const [time, value] = [line.time.slice(from, to).concat(fresh.time), line.value.slice(from, to).concat(fresh.value)];
     return { ...line, rank: fresh.rank ?? line.rank, time, value };
   });
-  return news.size ? ordered([...grown, ...news.values()]) : grown;
+  return news.size ? sortLines([...grown, ...news.values()]) : grown;
 }

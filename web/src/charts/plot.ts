@@ -1,26 +1,26 @@
-// The drawn part of a chart: uPlot with its axes and named lines, the cloud behind them, marks, the cursor and its values.
+// Canvas of a chart: uPlot with axes and named series, the cloud behind them, marks, and the cursor.
 import uPlot from "uplot";
 import type { Line } from "../api/client";
-import { parts, quantity } from "../format";
+import { splitTime, formatQuantity } from "../format";
 import type { Cursor, Mark, Range } from "./axis";
-import { cloud, nearestLine } from "./cloud";
-import { fontFamily, ink } from "./colors";
-import { memberOf } from "./lines";
-import { type Readout, last, nearest, since, sum, write } from "./readout";
-import { type Flag, FEW, type Series, type Values, limitsOf, reached, spoken, valuesOf } from "./series";
-import { readSoon } from "./turns";
+import { drawCloud, nearestLine } from "./cloud";
+import { fontFamily, themeColor } from "./colors";
+import { labelOf } from "./lines";
+import { type Readout, lastOf, bucketIndex, formatOffset, sumOf, writeReadout } from "./readout";
+import { type Flag, FEW, type Series, type Values, axisRange, limitsInReach, describeChart, valuesOf } from "./series";
+import { scheduleReadout } from "./scheduler";
 
 export const HEIGHT = 150;
 const LEFT = 62;
-/** About how wide a letter of an axis is. */
+/** Approximate width of an axis character. */
 const DIGIT = 6;
-/** How near the pointer has to be to a line, in pixels. */
+/** Distance in pixels within which the pointer hits a series. */
 const NEAR = 16;
 const SINCE = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400, 172_800, 604_800];
 const WHOLE = Array.from({ length: 10 }, (_, power) => [1, 2, 5].map((one) => one * 10 ** power)).flat();
 const BYTES = Array.from({ length: 50 }, (_, power) => 2 ** power);
 
-/** What a plot shows, and what it does. */
+/** Content and callbacks of a plot. */
 export interface Shown {
   title: string;
   lines: readonly Line[];
@@ -31,9 +31,9 @@ export interface Shown {
   marks: readonly Mark[];
   chosen: string | null;
   flags: readonly Flag[];
-  /** What the values must not exceed, each a line across the chart. */
+  /** Limits, each drawn as a line across the chart. */
   bounds: readonly number[];
-  /** The values are counts: without a pointer their sum is shown, not the newest one. */
+  /** The values are counts: without a pointer the legend shows their sum, not the newest value. */
   counts: boolean;
   dark: boolean;
   utc: boolean;
@@ -41,16 +41,16 @@ export interface Shown {
   brush: (range: Range) => void;
 }
 
-/** A chart's canvas in an element. It is made anew only where its lines or its colours are others. */
+/** uPlot instance in an element. It is rebuilt only if its series or colours change. */
 export class Plot {
   private made: uPlot | null = null;
   private shown: Shown | null = null;
   private values: Values = { seconds: [], named: [], all: [] };
-  /** What the values were made for. */
+  /** Range of the values. */
   private span: Range = { start: 0, end: 0 };
   private limits: readonly [number, number] = [0, 1];
   private bounds: readonly number[] = [];
-  /** The line of the cloud that the pointer is at. */
+  /** Name of the cloud's series under the pointer. */
   private under = "";
   private off: () => void = () => undefined;
 
@@ -59,14 +59,14 @@ export class Plot {
     private readonly readout: Readout,
   ) {}
 
-  /** Show this, `width` CSS pixels wide. */
+  /** Show the content, `width` CSS pixels wide. */
   show(wanted: Shown, width: number): void {
     const before = this.shown;
     this.shown = wanted;
     const moved = !before || before.range.start !== wanted.range.start || before.range.end !== wanted.range.end;
     const other = !before || (["lines", "step", "chosen", "flags", "bounds"] as const).some((name) => before[name] !== wanted[name]) || (moved && !this.covers(wanted));
     if (other) this.read(wanted);
-    const anew = !this.made || !before || look(before) !== look(wanted);
+    const anew = !this.made || !before || appearanceOf(before) !== appearanceOf(wanted);
     if (anew) this.make(width);
     else if (this.made!.width !== width) this.made!.setSize({ width, height: HEIGHT });
     if (other || moved || anew) this.fill();
@@ -80,7 +80,7 @@ export class Plot {
     this.made = null;
   }
 
-  /** Whether the values serve a part of their range until its own are there. Lines of a comparison stay as they are. */
+  /** Return true if the current values can fill the range until new ones arrive. Series of a comparison never change. */
   private covers({ range, relative }: Shown): boolean {
     return !relative && range.start >= this.span.start && range.end <= this.span.end;
   }
@@ -88,16 +88,16 @@ export class Plot {
   private read({ lines, range, step, chosen, flags, bounds, counts, title, series }: Shown): void {
     this.values = valuesOf(lines, range, step, chosen, flags, counts);
     this.span = range;
-    this.bounds = reached(bounds, this.values);
-    this.limits = limitsOf(this.values, this.unit, this.bounds);
-    this.element.setAttribute("aria-label", spoken(title, series, this.values, this.unit));
+    this.bounds = limitsInReach(bounds, this.values);
+    this.limits = axisRange(this.values, this.unit, this.bounds);
+    this.element.setAttribute("aria-label", describeChart(title, series, this.values, this.unit));
   }
 
   private get unit(): string {
     return this.shown?.lines[0]?.unit ?? "";
   }
 
-  /** The rows of lines that are too many to be named. */
+  /** Rows of the series that are too many to be named. */
   private get cloud(): Values["all"] {
     return this.values.all.length > FEW ? this.values.all : [];
   }
@@ -112,7 +112,7 @@ export class Plot {
         this.under = "";
         made.setCursor({ left: time === null ? -10 : made.valToPos(time / 1000, "x"), top: -10 }, false);
       }
-      readSoon(this, () => this.write());
+      scheduleReadout(this, () => this.write());
     });
   }
 
@@ -132,19 +132,19 @@ export class Plot {
   private write(): void {
     const { cursor, relative, counts } = this.shown!;
     const seconds = cursor.time === null ? null : cursor.time / 1000;
-    write(this.readout, this.values.seconds, this.values.named, seconds, this.unit, relative, this.under, counts ? sum : last);
+    writeReadout(this.readout, this.values.seconds, this.values.named, seconds, this.unit, relative, this.under, counts ? sumOf : lastOf);
   }
 
-  /** The pointer is here: tell the others, and name the line of the cloud that is under it. */
+  /** Move the shared cursor, and name the series under the pointer. */
   private point(made: uPlot): void {
     if (!made.cursor.event) return;
     const { cursor, lines } = this.shown!;
     const left = made.cursor.left ?? -1;
     const seconds = left < 0 ? null : made.posToVal(left, "x");
     const rows = this.cloud;
-    const at = seconds === null || !rows.length ? null : nearestLine(rows, nearest(this.values.seconds, seconds), made.cursor.top ?? -1, (value) => made.valToPos(value, "y"), NEAR);
-    const named = at === null ? "" : memberOf(lines[at]!);
-    if (named !== this.under) readSoon(this, () => this.write());
+    const at = seconds === null || !rows.length ? null : nearestLine(rows, bucketIndex(this.values.seconds, seconds), made.cursor.top ?? -1, (value) => made.valToPos(value, "y"), NEAR);
+    const named = at === null ? "" : labelOf(lines[at]!);
+    if (named !== this.under) scheduleReadout(this, () => this.write());
     this.under = named;
     cursor.move(seconds === null ? null : seconds * 1000, made);
   }
@@ -162,17 +162,17 @@ export class Plot {
     if (!rows.length || !seconds.length) return;
     const { left, top, width, height } = made.bbox;
     const x = (at: number) => made.valToPos(at, "x", true) - left;
-    const apart = seconds.length > 1 ? x(seconds[1]!) - x(seconds[0]!) : width;
+    const stride = seconds.length > 1 ? x(seconds[1]!) - x(seconds[0]!) : width;
     const zero = made.valToPos(0, "y", true) - top;
     const scale = made.valToPos(1, "y", true) - top - zero;
-    const place = { left: x(seconds[0]!), apart, zero, scale };
-    const behind = cloud(rows, place, Math.round(width), Math.round(height), Math.max(1, Math.round(devicePixelRatio)), this.shown!.dark);
+    const place = { left: x(seconds[0]!), stride, zero, scale };
+    const behind = drawCloud(rows, place, Math.round(width), Math.round(height), Math.max(1, Math.round(devicePixelRatio)), this.shown!.dark);
     if (behind) made.ctx.drawImage(behind, Math.round(left), Math.round(top));
   }
 
   private options(shown: Shown, width: number): uPlot.Options {
     const font = `11px ${fontFamily()}`;
-    const axis = { stroke: ink("--muted"), font, grid: { stroke: ink("--grid"), width: 1 }, ticks: { show: false } };
+    const axis = { stroke: themeColor("--muted"), font, grid: { stroke: themeColor("--grid"), width: 1 }, ticks: { show: false } };
     const { range, relative } = shown;
     const { unit } = this;
     return {
@@ -188,8 +188,8 @@ export class Plot {
       },
       series: [{}, ...shown.series.map((one) => ({ label: one.label, stroke: one.stroke, width: one.width, dash: one.dash ?? [], points: { size: 3, fill: one.stroke }, spanGaps: false }))],
       axes: [
-        { ...axis, size: 24, space: 70, incrs: relative ? SINCE : undefined, values: (_, splits) => (relative ? splits.map((seconds) => since(seconds)) : labels(splits)) },
-        { ...axis, size: (_, values) => Math.max(LEFT, 14 + DIGIT * Math.max(0, ...(values ?? []).map((text) => text.length))), space: 30, incrs: shown.counts ? WHOLE : unit.startsWith("By") ? BYTES : undefined, values: (_, splits) => splits.map((value) => quantity(value, shown.counts ? "" : unit, true)) },
+        { ...axis, size: 24, space: 70, incrs: relative ? SINCE : undefined, values: (_, splits) => (relative ? splits.map((seconds) => formatOffset(seconds)) : axisLabels(splits)) },
+        { ...axis, size: (_, values) => Math.max(LEFT, 14 + DIGIT * Math.max(0, ...(values ?? []).map((text) => text.length))), space: 30, incrs: shown.counts ? WHOLE : unit.startsWith("By") ? BYTES : undefined, values: (_, splits) => splits.map((value) => formatQuantity(value, shown.counts ? "" : unit, true)) },
       ],
       hooks: {
         setCursor: [(made) => this.point(made)],
@@ -202,14 +202,14 @@ export class Plot {
   }
 }
 
-/** What a plot has to be made anew for. */
-const look = (shown: Shown): string => [shown.dark, shown.utc, shown.lines[0]?.unit, ...shown.series.map((one) => `${one.label}${one.stroke}${one.width}${one.dash}`)].join("|");
+/** Return a key of everything that needs a new uPlot instance. */
+const appearanceOf = (shown: Shown): string => [shown.dark, shown.utc, shown.lines[0]?.unit, ...shown.series.map((one) => `${one.label}${one.stroke}${one.width}${one.dash}`)].join("|");
 
-/** The marks that lie in the range, behind the lines: spans as bands, moments as hair lines. */
+/** Draw marks behind the series: spans as bands, moments as hairlines. */
 function drawMarks(made: uPlot, all: readonly Mark[]): void {
   if (!all.length) return;
   const { ctx, bbox } = made;
-  const colors = { info: ink("--faint"), warning: ink("--warning"), critical: ink("--critical") };
+  const colors = { info: themeColor("--faint"), warning: themeColor("--warning"), critical: themeColor("--critical") };
   ctx.save();
   ctx.beginPath();
   ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
@@ -229,11 +229,11 @@ function drawMarks(made: uPlot, all: readonly Mark[]): void {
   ctx.restore();
 }
 
-/** A triangle that stands on the time axis. */
+/** Draw a triangle on the time axis. */
 function drawFlag(ctx: CanvasRenderingContext2D, x: number, bottom: number): void {
   const size = 5 * devicePixelRatio;
   ctx.globalAlpha = 1;
-  ctx.fillStyle = ink("--accent");
+  ctx.fillStyle = themeColor("--accent");
   ctx.beginPath();
   ctx.moveTo(x - size, bottom);
   ctx.lineTo(x + size, bottom);
@@ -241,12 +241,12 @@ function drawFlag(ctx: CanvasRenderingContext2D, x: number, bottom: number): voi
   ctx.fill();
 }
 
-/** Dashed lines across the chart at what the values must not exceed. */
+/** Draw the limits as dashed lines. */
 function drawBounds(made: uPlot, bounds: readonly number[]): void {
   if (!bounds.length) return;
   const { ctx, bbox } = made;
   ctx.save();
-  ctx.strokeStyle = ink("--critical");
+  ctx.strokeStyle = themeColor("--critical");
   ctx.lineWidth = 1.5 * devicePixelRatio;
   ctx.setLineDash([6, 4].map((one) => one * devicePixelRatio));
   for (const bound of bounds) {
@@ -259,12 +259,12 @@ function drawBounds(made: uPlot, bounds: readonly number[]): void {
   ctx.restore();
 }
 
-/** What stands below an axis at these seconds: the time, or the day where it changes. */
-export function labels(splits: readonly number[]): string[] {
+/** Return axis labels: times, or the day where it changes. */
+export function axisLabels(splits: readonly number[]): string[] {
   const gap = splits.length > 1 ? splits[1]! - splits[0]! : 0;
   return splits.map((seconds, at) => {
-    const { day, time } = parts(seconds * 1000);
-    const before = at ? parts(splits[at - 1]! * 1000).day : null;
+    const { day, time } = splitTime(seconds * 1000);
+    const before = at ? splitTime(splits[at - 1]! * 1000).day : null;
     if (gap >= 86_400 || (before !== null && before !== day)) return day.slice(5);
     return gap >= 60 ? time.slice(0, 5) : time;
   });

@@ -1,37 +1,37 @@
-// The values at a moment, or the newest ones, beside the names of lines. Only texts that changed are written.
-import { duration, parts, quantity } from "../format";
+// Legend values: those under the pointer, else the newest. Only changed texts are written to the DOM.
+import { formatDuration, splitTime, formatQuantity } from "../format";
 
 type Values = ArrayLike<number | null | undefined>;
 
-/** Where the values of a chart are written: beside the names in their order, and the moment itself. */
+/** Elements that show the values of a chart, and the time. */
 export interface Readout {
   values: readonly HTMLElement[];
   when: HTMLElement | null;
 }
 
-/** Write the moment, the values beside the names and the line under the pointer. Without a pointer `alone` gives the value of a row. */
-export function write(to: Readout, times: ArrayLike<number>, rows: readonly Values[], seconds: number | null, unit: string, relative: boolean, line: string, alone: (row: Values) => number | null = last): void {
-  const at = seconds === null ? null : nearest(times, seconds);
-  to.values.forEach((node, index) => text(node, quantity(at === null ? alone(rows[index] ?? []) : rows[index]?.[at], unit)));
+/** Write the time, the values and the series under the pointer. Without a pointer `alone` gives the value of a row. */
+export function writeReadout(to: Readout, times: ArrayLike<number>, rows: readonly Values[], seconds: number | null, unit: string, relative: boolean, line: string, alone: (row: Values) => number | null = lastOf): void {
+  const at = seconds === null ? null : bucketIndex(times, seconds);
+  to.values.forEach((node, index) => text(node, formatQuantity(at === null ? alone(rows[index] ?? []) : rows[index]?.[at], unit)));
   if (!to.when) return;
   const time = at === null ? undefined : times[at];
-  text(to.when, time === undefined ? "" : `${line ? `${line}  ` : ""}${relative ? since(time) : parts(time * 1000).time}`);
+  text(to.when, time === undefined ? "" : `${line ? `${line}  ` : ""}${relative ? formatOffset(time) : splitTime(time * 1000).time}`);
 }
 
-/** `+5 m` after a beginning. */
-export const since = (seconds: number): string => (seconds ? `+${duration(seconds * 1000).replace(/ 00? [ms]$|\.0/, "")}` : "0");
+/** Format an offset since a start: `+5 m`. */
+export const formatOffset = (seconds: number): string => (seconds ? `+${formatDuration(seconds * 1000).replace(/ 00? [ms]$|\.0/, "")}` : "0");
 
-/** As wide as values of this unit are, in digits: names beside them stay where they are. */
-export const digits = (unit: string): number => (unit === "1" ? 6 : quantity(unit.startsWith("By") ? 88.8 * 2 ** 20 : 88.8, unit).length);
+/** Return the width of values of this unit in characters, so that the names beside them do not move. */
+export const valueWidth = (unit: string): number => (unit === "1" ? 6 : formatQuantity(unit.startsWith("By") ? 88.8 * 2 ** 20 : 88.8, unit).length);
 
-/** The bucket that a moment lies in. */
-export function nearest(times: ArrayLike<number>, wanted: number): number {
+/** Return the index of the bucket that contains the time. */
+export function bucketIndex(times: ArrayLike<number>, wanted: number): number {
   const step = times.length > 1 ? times[1]! - times[0]! : 1;
   return Math.min(Math.max(Math.floor((wanted - (times[0] ?? 0)) / step), 0), times.length - 1);
 }
 
-/** The newest value of a line. */
-export function last(row: Values): number | null {
+/** Return the newest value of a series. */
+export function lastOf(row: Values): number | null {
   for (let at = row.length - 1; at >= 0; at -= 1) {
     const value = row[at];
     if (value !== null && value !== undefined) return value;
@@ -39,8 +39,8 @@ export function last(row: Values): number | null {
   return null;
 }
 
-/** The sum of a line; null where nothing was measured. */
-export function sum(row: Values): number | null {
+/** Return the sum of a series; null if nothing was measured. */
+export function sumOf(row: Values): number | null {
   let found: number | null = null;
   for (let at = 0; at < row.length; at += 1) if (row[at] !== null && row[at] !== undefined) found = (found ?? 0) + row[at]!;
   return found;

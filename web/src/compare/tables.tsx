@@ -1,17 +1,16 @@
 import type { Schemas } from "../api/client";
 import { palette } from "../charts/colors";
 import { FEW } from "../charts/series";
-import { MISSING, duration, quantity } from "../format";
-import { ruleTitle, title } from "../catalog";
-import { change } from "../job/compared";
-import { Moment, Section, Sentence, Severity, State } from "../parts/small";
-import { named } from "../parts/titles";
-import { href } from "../router";
-import { type Compared, type Per, type Setting, labels } from "./data";
+import { MISSING, formatDuration, formatQuantity } from "../format";
+import { ruleTitle, title, titleWithDevice } from "../catalog";
+import { formatChange } from "../job/differences";
+import { Moment, Section, Sentence, Severity, State } from "../parts/elements";
+import { jobHref } from "../router";
+import { type Compared, type Per, type Setting, jobLabels } from "./data";
 
-/** The jobs with their colours; the first is what the others are measured against. */
+/** Table of the jobs and their colours. Differences are to the first one. */
 export function Jobs({ jobs, dark, without }: { jobs: readonly Compared[]; dark: boolean; without: (id: string) => void }) {
-  const called = labels(jobs);
+  const names = jobLabels(jobs);
   const colors = palette(dark);
   const first = jobs[0]?.summary.duration_ms ?? null;
   return (
@@ -34,7 +33,7 @@ export function Jobs({ jobs, dark, without }: { jobs: readonly Compared[]; dark:
               Devices
             </th>
             <th scope="col">
-              <span class="hidden">Leave out</span>
+              <span class="hidden">Remove</span>
             </th>
           </tr>
         </thead>
@@ -43,8 +42,8 @@ export function Jobs({ jobs, dark, without }: { jobs: readonly Compared[]; dark:
             <tr key={`${job.project}/${job.id}`}>
               <th scope="row">
                 {jobs.length <= FEW && <i class="swatch" style={{ background: colors[at % colors.length]! }} />}
-                <a href={href(["jobs", job.id], job.project === "default" ? {} : { project: job.project })} title={job.id}>
-                  {called[at]}
+                <a href={jobHref(job)} title={job.id}>
+                  {names[at]}
                 </a>
               </th>
               <td>
@@ -58,13 +57,13 @@ export function Jobs({ jobs, dark, without }: { jobs: readonly Compared[]; dark:
                 <Moment ms={job.start ?? job.first_sample} />
               </td>
               <td class="number">
-                {duration(summary.duration_ms)} <Difference value={summary.duration_ms} from={at ? first : null} unit="s" />
+                {formatDuration(summary.duration_ms)} <Difference value={summary.duration_ms} from={at ? first : null} unit="s" />
               </td>
               <td class="number">{summary.replicas}</td>
               <td class="number">{summary.devices}</td>
               <td>
                 {jobs.length > 2 && (
-                  <button type="button" onClick={() => without(job.id)} aria-label={`Leave ${called[at]} out`}>
+                  <button type="button" onClick={() => without(job.id)} aria-label={`Remove ${names[at]}`}>
                     ×
                   </button>
                 )}
@@ -77,7 +76,7 @@ export function Jobs({ jobs, dark, without }: { jobs: readonly Compared[]; dark:
   );
 }
 
-/** What the worst finding of a job says, and how many more there are. */
+/** Worst finding of a job, and the number of others. */
 function Found({ findings }: { findings: Compared["findings"] }) {
   if (!findings) return <span class="none">none</span>;
   return (
@@ -88,23 +87,23 @@ function Found({ findings }: { findings: Compared["findings"] }) {
   );
 }
 
-/** A limit has its title, as in a job's header; the other settings have names that are read as they are. */
-const called = (setting: string): string => (setting.endsWith(".limit") ? title(setting).replace(/^[A-Z](?=[a-z])/, (first) => first.toLowerCase()) : setting);
+/** Return the title of a setting. Limits have a title in the catalogue; other settings have readable names. */
+const settingTitle = (setting: string): string => (setting.endsWith(".limit") ? title(setting).replace(/^[A-Z](?=[a-z])/, (first) => first.toLowerCase()) : setting);
 
-/** The settings that differ, a column for each job; those that are equal are named below. */
+/** Settings that differ, a column for each job. Equal settings are named below. */
 export function Settings({ jobs, settings }: { jobs: readonly Compared[]; settings: readonly Setting[] }) {
   const differ = settings.filter((one) => !one.equal);
-  const equal = settings.filter((one) => one.equal).map((one) => called(one.name));
+  const equal = settings.filter((one) => one.equal).map((one) => settingTitle(one.name));
   return (
     <Section id="settings" title="Settings that differ">
-      {!differ.length && <p class="hint">None: command, type, user, labels and limits are the same.</p>}
+      {!differ.length && <p class="hint">No differences: command, type, user, labels and limits are equal.</p>}
       {differ.length > 0 && (
         <div class="wide" tabIndex={0} role="region" aria-label="Settings that differ">
           <table class="compared settings">
             <thead>
               <tr>
                 <th scope="col">Setting</th>
-                {labels(jobs).map((name) => (
+                {jobLabels(jobs).map((name) => (
                   <th scope="col" key={name}>
                     {name}
                   </th>
@@ -114,7 +113,7 @@ export function Settings({ jobs, settings }: { jobs: readonly Compared[]; settin
             <tbody>
               {differ.map(({ name, texts }) => (
                 <tr key={name}>
-                  <th scope="row">{called(name)}</th>
+                  <th scope="row">{settingTitle(name)}</th>
                   {texts.map((text, at) => (
                     <td key={at}>{text ? name === "command" ? <code>{text}</code> : text : MISSING}</td>
                   ))}
@@ -124,16 +123,16 @@ export function Settings({ jobs, settings }: { jobs: readonly Compared[]; settin
           </table>
         </div>
       )}
-      {equal.length > 0 && <p class="hint">The same in all: {equal.join(", ")}.</p>}
+      {equal.length > 0 && <p class="hint">Equal in all jobs: {equal.join(", ")}.</p>}
     </Section>
   );
 }
 
-/** Mean and peak of each metric and job, or of one of its devices, and how far from the first job's. */
+/** Mean and peak of each metric for each job or device, with the difference to the first job. */
 export function Figures({ jobs, metrics, per }: { jobs: readonly Compared[]; metrics: readonly string[]; per: Per }) {
   const meanOf = (one: Schemas["MetricSummary"]) => (per === "job" ? one.job_mean : one.mean);
   const peakOf = (one: Schemas["MetricSummary"]) => (per === "job" ? one.job_max : one.max);
-  const called = labels(jobs);
+  const names = jobLabels(jobs);
   const found = jobs.map(({ summary }) => new Map(summary.metrics.map((one) => [one.metric, one])));
   const firstOf = (metric: string) => {
     const first = found[0]?.get(metric);
@@ -148,7 +147,7 @@ export function Figures({ jobs, metrics, per }: { jobs: readonly Compared[]; met
           <thead>
             <tr>
               <th scope="col">Metric</th>
-              {called.map((name) => (
+              {names.map((name) => (
                 <th scope="col" class="number" key={name}>
                   {name}
                 </th>
@@ -158,14 +157,14 @@ export function Figures({ jobs, metrics, per }: { jobs: readonly Compared[]; met
           <tbody>
             {shown.map((metric) => (
               <tr key={metric}>
-                <th scope="row">{named(metric)}</th>
+                <th scope="row">{titleWithDevice(metric)}</th>
                 {found.map((one, at) => {
                   const mine = one.get(metric);
                   return (
-                    <td class="number" key={called[at]}>
+                    <td class="number" key={names[at]}>
                       {mine ? (
                         <>
-                          {quantity(meanOf(mine), mine.unit)} <span class="hint">peak {quantity(peakOf(mine), mine.unit)}</span>{" "}
+                          {formatQuantity(meanOf(mine), mine.unit)} <span class="hint">peak {formatQuantity(peakOf(mine), mine.unit)}</span>{" "}
                           <Difference value={meanOf(mine)} from={at ? firstOf(metric) : null} unit={mine.unit} />
                         </>
                       ) : (
@@ -184,6 +183,6 @@ export function Figures({ jobs, metrics, per }: { jobs: readonly Compared[]; met
 }
 
 function Difference({ value, from, unit }: { value: number | null; from: number | null; unit: string }) {
-  const text = change(from, value, unit);
+  const text = formatChange(from, value, unit);
   return text ? <span class="difference">{text}</span> : null;
 }

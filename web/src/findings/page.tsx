@@ -1,15 +1,15 @@
-// What the rules found in all jobs: what is open now, the worst first, or what was found lately, the newest first.
+// Findings of all jobs: open ones, worst first, or recent ones, newest first.
 import { useEffect, useState } from "preact/hooks";
 import { type Schemas, address } from "../api/client";
 import { ruleTitle } from "../catalog";
 import { useReadEvery, useZone } from "../parts/hooks";
-import { Choice, Notice, Problem, Sentence, Severity, State, timeOf } from "../parts/small";
-import { changed, go, href } from "../router";
+import { Choice, Notice, Problem, Sentence, Severity, State, renderTime } from "../parts/elements";
+import { mergeQuery, go, href, jobHref } from "../router";
 
 type Entry = Schemas["FindingEntry"];
 
 const PAGE = 100;
-/** How often the page asks for what is open now, in milliseconds. */
+/** Polling interval of open findings, in milliseconds. */
 const EVERY = 10_000;
 const SHOWN = [
   ["open", "Open now"],
@@ -34,8 +34,8 @@ export function FindingsPage({ query }: { query: URLSearchParams }) {
   useEffect(() => setCount(PAGE), [shown, severity, rule]);
   const range = shown === "open" ? { open: "true" } : { since: shown };
   const url = address("/api/jobmeter/v1/findings", {}, { ...range, severity, finding: rule, limit: count });
-  const { data: found, error, again } = useReadEvery<Schemas["FindingList"]>(url, EVERY);
-  const set = (values: Record<string, string | null>) => go(href(["findings"], changed(query, values)), true);
+  const { data: found, error, reload } = useReadEvery<Schemas["FindingList"]>(url, EVERY);
+  const set = (values: Record<string, string | null>) => go(href(["findings"], mergeQuery(query, values)), true);
   const counts = (of: string) => found?.findings.filter((one) => one.severity === of).length ?? 0;
   const jobs = new Set(found?.findings.map((one) => `${one.project}/${one.job}`)).size;
   return (
@@ -65,12 +65,12 @@ export function FindingsPage({ query }: { query: URLSearchParams }) {
           )}
         </div>
       </div>
-      {error && <Problem error={error} again={again} />}
+      {error && <Problem error={error} reload={reload} />}
       {found && !found.findings.length && !error && <EmptyFindings shown={shown} narrowed={severity !== "" || rule !== ""} />}
       {found && found.findings.length > 0 && <Table found={found.findings} only={(name) => set({ finding: name })} open={shown === "open"} />}
       {found?.more && (
         <button type="button" onClick={() => setCount(Math.min(count + 4 * PAGE, 1000))} disabled={count >= 1000}>
-          {count >= 1000 ? "More are in jobmeter findings --json" : "Show more"}
+          {count >= 1000 ? "For more, run jobmeter findings --json" : "Show more"}
         </button>
       )}
     </>
@@ -79,13 +79,13 @@ export function FindingsPage({ query }: { query: URLSearchParams }) {
 
 function EmptyFindings({ shown, narrowed }: { shown: Shown; narrowed: boolean }) {
   return (
-    <Notice title={shown === "open" ? "No job that runs has such a finding." : "Nothing was found in this time."}>
-      <p>{narrowed ? "Other severities and rules may have some." : "The rules look at jobs while they run, and once more after their end."}</p>
+    <Notice title={shown === "open" ? (narrowed ? "No open findings match." : "No open findings.") : "No findings in this time."}>
+      <p>{narrowed ? "Choose another severity or rule to see others." : "The rules check running jobs, and each job once more after its end."}</p>
     </Notice>
   );
 }
 
-/** The table; jobs that ended have their state, those that run say whether the finding is open. */
+/** Table of findings. Ended jobs show their state; running jobs show if the finding is open. */
 function Table({ found, only, open }: { found: readonly Entry[]; only: (rule: string) => void; open: boolean }) {
   return (
     <div class="wide" tabIndex={0} role="region" aria-label="Findings of all jobs">
@@ -109,7 +109,7 @@ function Table({ found, only, open }: { found: readonly Entry[]; only: (rule: st
                 </Severity>
               </th>
               <td>
-                <a href={href(["jobs", one.job], one.project === "default" ? undefined : { project: one.project })} data-step>
+                <a href={jobHref({ id: one.job, project: one.project })} data-step>
                   {one.name || one.job}
                 </a>
               </td>
@@ -119,7 +119,7 @@ function Table({ found, only, open }: { found: readonly Entry[]; only: (rule: st
                   <State state={one.state} />
                 </td>
               )}
-              <td>{timeOf(one.start, "brief")}</td>
+              <td>{renderTime(one.start, "brief")}</td>
               <td>
                 <button type="button" class="link" title="Only findings of this rule" onClick={() => only(one.rule)}>
                   {ruleTitle(one.rule)}

@@ -1,10 +1,10 @@
-// Device hours of projects or users over time: a table of the sums, and the chosen one by hour, day or week.
+// Device hours of projects or users: a table of sums, and a chart of the chosen one by hour, day or week.
 import { type Schemas, address } from "../api/client";
-import { amount, moment, parts, plural } from "../format";
+import { formatMoney, formatTime, splitTime, pluralize } from "../format";
 import { hours } from "../job/idle";
 import { useRead, useZone } from "../parts/hooks";
-import { Choice, Problem, Section } from "../parts/small";
-import { changed, go, href } from "../router";
+import { Choice, Problem, Section } from "../parts/elements";
+import { mergeQuery, go, href } from "../router";
 
 type Hours = Schemas["DeviceHoursBody"];
 type Group = Schemas["DeviceHoursGroup"];
@@ -28,8 +28,8 @@ const UNIT = new Map([
 export function History({ query }: { query: URLSearchParams }) {
   const by = BY.find(([name]) => name === query.get("by"))?.[0] ?? "project";
   const over = OVER.find(([name]) => name === query.get("over"))?.[0] ?? "30d";
-  const set = (values: Record<string, string | null>) => go(href(["use"], changed(query, values)), true);
-  const { data, error, again } = useRead<Hours>(address("/api/jobmeter/v1/devices/hours", {}, { by, since: over }));
+  const set = (values: Record<string, string | null>) => go(href(["use"], mergeQuery(query, values)), true);
+  const { data, error, reload } = useRead<Hours>(address("/api/jobmeter/v1/devices/hours", {}, { by, since: over }));
   const aside = (
     <>
       <Choice label="Grouped by" value={by} options={BY} choose={(value) => set({ by: value, who: null })} />
@@ -38,9 +38,9 @@ export function History({ query }: { query: URLSearchParams }) {
   );
   return (
     <Section id="hours" title="Device hours" aside={aside}>
-      {error && <Problem error={error} again={again} />}
+      {error && <Problem error={error} reload={reload} />}
       {!data && !error && <span class="bar skeleton" role="status" aria-label="Loading the device hours" style={{ width: "100%", height: "220px" }} />}
-      {data && !error && !data.groups?.length && <p class="hint">No job had devices in this time.</p>}
+      {data && !error && !data.groups?.length && <p class="hint">No jobs with devices in this time.</p>}
       {data && !error && !!data.groups?.length && <Groups found={data} who={query.get("who")} choose={(who) => set({ who })} />}
     </Section>
   );
@@ -52,7 +52,7 @@ function Groups({ found, who, choose }: { found: Hours; who: string | null; choo
   const others = found.others && { ...found.others, name: `${found.combined} others` };
   const all = others ? [...groups, others] : groups;
   const priced = all.some((one) => one.total.cost !== null && one.total.cost !== undefined);
-  const nameless = found.by === "user" ? "nobody named" : "no project";
+  const nameless = found.by === "user" ? "unknown user" : "no project";
   return (
     <>
       <div class="wide" tabIndex={0} role="region" aria-label="Device hours">
@@ -60,7 +60,7 @@ function Groups({ found, who, choose }: { found: Hours; who: string | null; choo
           <thead>
             <tr>
               <th scope="col">{found.by === "user" ? "User" : "Project"}</th>
-              {["Jobs", "Allocated, h", "Used, h", "Idle, h", ...(priced ? ["Idle costs"] : [])].map((head) => (
+              {["Jobs", "Allocated, h", "Used, h", "Idle, h", ...(priced ? ["Idle cost"] : [])].map((head) => (
                 <th scope="col" class="number" key={head}>
                   {head}
                 </th>
@@ -81,9 +81,9 @@ function Groups({ found, who, choose }: { found: Hours; who: string | null; choo
                 </th>
                 <td class="number">{one.jobs}</td>
                 <td class="number">{hours(one.total.allocated)}</td>
-                <td class="number">{known(one.total.used)}</td>
-                <td class={one.total.idle ? "number wasted" : "number"}>{known(one.total.idle)}</td>
-                {priced && <td class="number">{one.total.cost === null || one.total.cost === undefined ? "–" : amount(one.total.cost, found.currency)}</td>}
+                <td class="number">{formatHours(one.total.used)}</td>
+                <td class={one.total.idle ? "number wasted" : "number"}>{formatHours(one.total.idle)}</td>
+                {priced && <td class="number">{one.total.cost === null || one.total.cost === undefined ? "–" : formatMoney(one.total.cost, found.currency)}</td>}
               </tr>
             ))}
           </tbody>
@@ -94,7 +94,7 @@ function Groups({ found, who, choose }: { found: Hours; who: string | null; choo
   );
 }
 
-const known = (seconds: number | null | undefined): string => (seconds === null || seconds === undefined ? "–" : hours(seconds));
+const formatHours = (seconds: number | null | undefined): string => (seconds === null || seconds === undefined ? "–" : hours(seconds));
 
 function Bars({ found, group, name }: { found: Hours; group: Group; name: string }) {
   useZone();
@@ -102,12 +102,12 @@ function Bars({ found, group, name }: { found: Hours; group: Group; name: string
   const unit = UNIT.get(found.every) ?? "week";
   const share = (seconds: number) => ({ height: `${most ? (100 * seconds) / most : 0}%` });
   const unmeasured = (one: Bucket) => Math.max(one.allocated - (one.used ?? 0) - (one.idle ?? 0), 0);
-  const said = (one: Bucket) => `${moment(one.start)}: ${known(one.idle)} h idle, ${known(one.used)} h used, ${hours(unmeasured(one))} h not measured`;
-  const text = `Device hours of ${name} by ${unit}: ${known(group.total.idle)} idle and ${known(group.total.used)} used of ${hours(group.total.allocated)}`;
+  const said = (one: Bucket) => `${formatTime(one.start)}: ${formatHours(one.idle)} h idle, ${formatHours(one.used)} h used, ${hours(unmeasured(one))} h not measured`;
+  const text = `Device hours of ${name} by ${unit}: ${formatHours(group.total.idle)} idle and ${formatHours(group.total.used)} used of ${hours(group.total.allocated)}`;
   return (
     <figure class="stack">
       <figcaption>
-        {name} by {unit}, up to {hours(most)} device hours in {group.buckets.length} {plural(group.buckets.length, unit)}
+        {name} by {unit}, up to {hours(most)} device hours in {group.buckets.length} {pluralize(group.buckets.length, unit)}
       </figcaption>
       <div class="plot" role="img" aria-label={text}>
         {group.buckets.map((one) => (
@@ -119,8 +119,8 @@ function Bars({ found, group, name }: { found: Hours; group: Group; name: string
         ))}
       </div>
       <div class="ends">
-        <span>{parts(found.start).day}</span>
-        <span>{parts(found.end).day}</span>
+        <span>{splitTime(found.start).day}</span>
+        <span>{splitTime(found.end).day}</span>
       </div>
       <ul class="maplegend">
         <li>

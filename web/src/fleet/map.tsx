@@ -1,24 +1,24 @@
-// The map: a tile is a node, a bar in it a device. Colour says what it does, its depth how much.
+// Fleet map: a tile for each node, a bar in it for each device. Colour shows the state, depth the utilization.
 import { useMemo, useRef } from "preact/hooks";
-import { href } from "../router";
-import { type Counts, type Fleet, type FleetDevice, type FleetNode, count, doing, faultText, faultsOf, money } from "./data";
-import { quantity } from "../format";
+import { nodeHref } from "../router";
+import { type Counts, type Fleet, type FleetDevice, type FleetNode, countFleet, stateOf, faultText, faultsOf, formatHourly } from "./data";
+import { formatQuantity } from "../format";
 
-/** From so many nodes on tiles have no names. */
+/** Number of nodes from which on tiles have no names. */
 const NAMED = 120;
 const STEPS = 5;
 
-const shade = (node: FleetNode, device: FleetDevice): string => {
-  const does = doing(node, device);
+const colorOf = (node: FleetNode, device: FleetDevice): string => {
+  const does = stateOf(node, device);
   if (does === "away") return "var(--map-unknown)";
   if (does !== "busy") return `var(--map-${does})`;
   return `var(--map-use-${Math.min(STEPS - 1, Math.floor((device.use ?? 0) * STEPS))})`;
 };
 
-/** Bars beside each other, each in its colour, with a hair between them. */
-function bars(node: FleetNode): string {
+/** Return a CSS gradient with a bar for each device. */
+function barsGradient(node: FleetNode): string {
   if (node.state === "down") return "";
-  const colors = node.devices.length ? node.devices.map((device) => shade(node, device)) : [node.cpu === undefined || node.cpu === null ? "var(--map-unknown)" : `var(--map-use-${Math.min(STEPS - 1, Math.floor(node.cpu * STEPS))})`];
+  const colors = node.devices.length ? node.devices.map((device) => colorOf(node, device)) : [node.cpu === undefined || node.cpu === null ? "var(--map-unknown)" : `var(--map-use-${Math.min(STEPS - 1, Math.floor(node.cpu * STEPS))})`];
   const width = 100 / colors.length;
   const stops = colors.map((color, at) => `${color} calc(${at * width}% + ${at ? 1 : 0}px) ${(at + 1) * width}%, var(--ground) ${(at + 1) * width}% calc(${(at + 1) * width}% + 1px)`);
   return `linear-gradient(90deg, ${stops.join(", ")})`;
@@ -26,14 +26,14 @@ function bars(node: FleetNode): string {
 
 const devicesOf = (count: number): string => `${count} ${count === 1 ? "device" : "devices"}`;
 
-/** What is counted of the devices of a node that is up. */
+/** Words for device states in the tooltip of a node. */
 const COUNTED = { busy: "busy", idle: "idle", free: "free", unknown: "not measured", away: "lost" } as const;
 
 export function describe(node: FleetNode): string {
   if (node.state !== "up") return `${node.name}: ${node.state}`;
-  const of = (what: string) => node.devices.filter((device) => doing(node, device) === what).length;
+  const of = (what: string) => node.devices.filter((device) => stateOf(node, device) === what).length;
   const parts = [
-    node.devices.length ? devicesOf(node.devices.length) : node.cpu === undefined || node.cpu === null ? "nothing measured" : `CPU ${quantity(node.cpu, "1")}`,
+    node.devices.length ? devicesOf(node.devices.length) : node.cpu === undefined || node.cpu === null ? "nothing measured" : `CPU ${formatQuantity(node.cpu, "1")}`,
     ...Object.entries(COUNTED)
       .filter(([what]) => of(what))
       .map(([what, word]) => `${of(what)} ${word}`),
@@ -44,13 +44,13 @@ export function describe(node: FleetNode): string {
 export function FleetMap({ fleet, groups }: { fleet: Fleet; groups: readonly (readonly [string, readonly FleetNode[]])[] }) {
   const box = useRef<HTMLDivElement>(null);
   const named = fleet.nodes.length <= NAMED;
-  const short = useMemo(() => shortened(fleet.nodes), [fleet.nodes]);
+  const short = useMemo(() => makeShortener(fleet.nodes), [fleet.nodes]);
   let first = true;
   const move = (event: KeyboardEvent) => {
     const here = document.activeElement;
     const tiles = [...(box.current?.querySelectorAll<HTMLAnchorElement>(".tile") ?? [])];
     const at = tiles.indexOf(here as HTMLAnchorElement);
-    const to = at < 0 ? null : next(tiles, at, event.key);
+    const to = at < 0 ? null : nextTile(tiles, at, event.key);
     if (!to) return;
     event.preventDefault();
     tiles.forEach((tile) => (tile.tabIndex = tile === to ? 0 : -1));
@@ -62,7 +62,7 @@ export function FleetMap({ fleet, groups }: { fleet: Fleet; groups: readonly (re
         <section key={group} aria-label={group || "No resource group"}>
           <header class="section">
             <h2>{group || (groups.length > 1 ? "No resource group" : "All nodes")}</h2>
-            <GroupFigures fleet={fleet} counts={count(fleet, nodes)} />
+            <GroupFigures fleet={fleet} counts={countFleet(fleet, nodes)} />
           </header>
           <div class="tiles">
             {nodes.map((node) => {
@@ -72,13 +72,13 @@ export function FleetMap({ fleet, groups }: { fleet: Fleet; groups: readonly (re
                 <a
                   key={`${node.cluster} ${node.name}`}
                   class={`tile ${node.state}${faultsOf(node).length ? " faulty" : ""}`}
-                  href={href(["nodes", node.name], node.cluster ? { cluster: node.cluster } : undefined)}
+                  href={nodeHref(node.name, node.cluster)}
                   tabIndex={tabIndex}
                   data-step
                   title={describe(node)}
                   aria-label={describe(node)}
                 >
-                  <i style={{ background: bars(node) }} />
+                  <i style={{ background: barsGradient(node) }} />
                   {named && <span>{short(node.name)}</span>}
                 </a>
               );
@@ -92,15 +92,15 @@ export function FleetMap({ fleet, groups }: { fleet: Fleet; groups: readonly (re
 
 const host = (name: string): string => (/^[\d.]+$/.test(name) ? name : name.split(".", 1)[0]!);
 
-/** What tells a node from the others: its name without its domain, where no other has the same. */
-function shortened(nodes: readonly FleetNode[]): (name: string) => string {
+/** Return a function that shortens node names: without the domain if that stays unique. */
+function makeShortener(nodes: readonly FleetNode[]): (name: string) => string {
   const count = new Map<string, number>();
   for (const node of nodes) count.set(host(node.name), (count.get(host(node.name)) ?? 0) + 1);
   return (name) => (count.get(host(name)) === 1 ? host(name) : name);
 }
 
-/** The tile that an arrow leads to: above and below are by where they are drawn. */
-function next(tiles: readonly HTMLAnchorElement[], at: number, key: string): HTMLAnchorElement | null {
+/** Return the tile that an arrow key leads to. Up and down depend on the drawn positions. */
+function nextTile(tiles: readonly HTMLAnchorElement[], at: number, key: string): HTMLAnchorElement | null {
   if (key === "ArrowRight") return tiles[at + 1] ?? null;
   if (key === "ArrowLeft") return tiles[at - 1] ?? null;
   if (key === "Home") return tiles[0] ?? null;
@@ -119,7 +119,7 @@ export function GroupFigures({ fleet, counts }: { fleet: Fleet; counts: Counts }
   const parts = [
     `${counts.nodes} ${counts.nodes === 1 ? "node" : "nodes"}`,
     ...(counts.devices ? [devicesOf(counts.devices)] : []),
-    ...(counts.use === null ? [] : [`${quantity(counts.use, "1")} in use`]),
+    ...(counts.use === null ? [] : [`${formatQuantity(counts.use, "1")} in use`]),
     ...(counts.free ? [`${counts.free} free`] : []),
   ];
   return (
@@ -128,7 +128,7 @@ export function GroupFigures({ fleet, counts }: { fleet: Fleet; counts: Counts }
       {counts.idle > 0 && (
         <b class="wasted">
           {" "}
-          · {counts.idle} idle{counts.cost === null ? "" : `, ${money(fleet, counts.cost)}`}
+          · {counts.idle} idle{counts.cost === null ? "" : `, ${formatHourly(fleet, counts.cost)}`}
         </b>
       )}
       {counts.down > 0 && <b class="lost"> · {counts.down} down</b>}
@@ -148,7 +148,7 @@ export function Legend() {
       </li>
       {(
         [
-          ["idle", "has a job and does nothing"],
+          ["idle", "allocated but idle"],
           ["free", "free"],
           ["unknown", "not measured"],
         ] as const

@@ -1,7 +1,7 @@
-// Alerts about a job in the order in which they are read, and the command that silences them.
+// Order of a job's alerts, and the command that silences them.
 import type { Schemas } from "../api/client";
 import type { Mark } from "../charts/axis";
-import { quoted } from "../format";
+import { quoteForShell } from "../format";
 
 export type Alert = Schemas["JobAlert"];
 
@@ -9,11 +9,11 @@ const LEVELS: readonly Mark["level"][] = ["critical", "warning", "info"];
 const CRITICAL = new Set(["critical", "page", "error"]);
 const SAFE = /^[\w.:@=-]+$/;
 
-/** The level of a severity, which is a text of the rule's author. */
+/** Map a rule's severity, which is free text, to a level of marks. */
 export const levelOf = (severity: string): Mark["level"] => (CRITICAL.has(severity) ? "critical" : severity === "warning" ? "warning" : "info");
 
-/** Alerts of one rule in one state together: firing groups first, the worst of them first. */
-export function grouped(alerts: readonly Alert[]): [Alert, ...Alert[]][] {
+/** Group alerts by rule and state: firing before pending, then by severity. */
+export function groupAlerts(alerts: readonly Alert[]): [Alert, ...Alert[]][] {
   const groups = new Map<string, [Alert, ...Alert[]]>();
   for (const one of alerts) {
     const key = JSON.stringify([one.state, one.name, one.severity]);
@@ -25,8 +25,8 @@ export function grouped(alerts: readonly Alert[]): [Alert, ...Alert[]][] {
   return [...groups.values()].sort((a, b) => rank(a) - rank(b));
 }
 
-/** The command that silences a rule's alerts about a job for two hours. */
+/** Return the command that silences a rule's alerts about a job for two hours. */
 export function silenceCommand(name: string, job: string): string {
-  const matchers = [`alertname=${name}`, `job_id=${job}`].map((text) => (SAFE.test(text) ? text : quoted(text)));
+  const matchers = [`alertname=${name}`, `job_id=${job}`].map((text) => (SAFE.test(text) ? text : quoteForShell(text)));
   return `jobmeter silence add ${matchers.join(" ")} --for 2h --comment REASON`;
 }

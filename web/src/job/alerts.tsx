@@ -1,29 +1,29 @@
-// The alerts about the job that are pending or firing, and the silences that cover them.
+// Pending and firing alerts about the job, with the silences that cover them.
 import { type Schemas, address } from "../api/client";
 import type { Mark } from "../charts/axis";
-import { type Asked, useReadEvery } from "../parts/hooks";
+import { type ReadState, useReadEvery } from "../parts/hooks";
 import { memo } from "../parts/memo";
-import { Moment } from "../parts/small";
-import { type Alert, grouped, levelOf, silenceCommand } from "./alert-groups";
+import { Moment } from "../parts/elements";
+import { type Alert, groupAlerts, levelOf, silenceCommand } from "./alert-groups";
 import { Covered, NewSilence, type SilencedJob } from "./silences";
 
 type Found = Schemas["JobAlerts"];
 
 const AGAIN = 30_000;
 
-/** The alerts of a job, read again while the page is looked at. */
-export const useAlerts = (job: SilencedJob, due: boolean): Asked<Found> =>
+/** Poll the alerts of a job. */
+export const useAlerts = (job: SilencedJob, due: boolean): ReadState<Found> =>
   useReadEvery<Found>(due ? address("/api/jobmeter/v1/jobs/{job}/alerts", { job: job.id }, { project: job.project }) : null, AGAIN);
 
-/** The list of alerts; a click marks one on every chart, from its start until now. Nothing where there is none. */
-export const Alerts = memo(function Alerts(given: { found: Found | null; again: () => void; job: SilencedJob; writer: boolean; chosen: Mark | null; choose: (mark: Mark | null) => void }) {
-  const { found, again, job, writer, chosen, choose } = given;
+/** List of alerts. A click marks the time of an alert on every chart. Empty without alerts. */
+export const Alerts = memo(function Alerts(given: { found: Found | null; reload: () => void; job: SilencedJob; writer: boolean; chosen: Mark | null; choose: (mark: Mark | null) => void }) {
+  const { found, reload, job, writer, chosen, choose } = given;
   if (!found?.total) return null;
   const row = (one: Alert) => <Row one={one} chosen={chosen?.key === one.fingerprint} choose={choose} />;
   return (
     <section class="findings" id="alerts" aria-label="Alerts">
       <ol>
-        {grouped(found.alerts).map(([first, ...others]) => {
+        {groupAlerts(found.alerts).map(([first, ...others]) => {
           const names = new Set([first, ...others].flatMap((one) => one.silences));
           return (
             <li key={first.fingerprint} class={`finding line ${levelOf(first.severity)}`}>
@@ -36,12 +36,12 @@ export const Alerts = memo(function Alerts(given: { found: Found | null; again: 
                   ))}
                 </details>
               )}
-              {found.silences.map((one) => names.has(one.id) && <Covered key={one.id} job={job} silence={one} writer={writer} again={again} />)}
+              {found.silences.map((one) => names.has(one.id) && <Covered key={one.id} job={job} silence={one} writer={writer} reload={reload} />)}
               <details>
-                <summary>{first.description ? "More" : "Silence it"}</summary>
+                <summary>{first.description ? "More" : "Silence"}</summary>
                 <div>
                   {first.description && <p>{first.description}</p>}
-                  {writer && <NewSilence job={job} alert={first.name} again={again} />}
+                  {writer && <NewSilence job={job} alert={first.name} reload={reload} />}
                   <p>In a terminal, for two hours:</p>
                   <code>{silenceCommand(first.name, job.id)}</code>
                 </div>
@@ -50,7 +50,7 @@ export const Alerts = memo(function Alerts(given: { found: Found | null; again: 
           );
         })}
       </ol>
-      {found.total > found.alerts.length && <p class="hint">{found.total - found.alerts.length} more alerts are not listed here.</p>}
+      {found.total > found.alerts.length && <p class="hint">{found.total - found.alerts.length} more alerts are not listed.</p>}
     </section>
   );
 });
@@ -58,7 +58,7 @@ export const Alerts = memo(function Alerts(given: { found: Found | null; again: 
 function Row({ one, chosen, choose }: { one: Alert; chosen: boolean; choose: (mark: Mark | null) => void }) {
   const mark = () => ({ start: one.start, end: Math.max(Date.now(), one.start), level: levelOf(one.severity), text: one.name, key: one.fingerprint });
   return (
-      <button type="button" aria-pressed={chosen} onClick={() => choose(chosen ? null : mark())} title="Mark it on every chart">
+      <button type="button" aria-pressed={chosen} onClick={() => choose(chosen ? null : mark())} title="Mark on every chart">
         <b>{one.summary || one.name}</b>
         <span class="severity">{one.severity} alert</span>
         <code class="rule">{one.name}</code>

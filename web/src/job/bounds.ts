@@ -1,4 +1,4 @@
-// The limits of what charts show: those of the job's record, else the ones that were measured.
+// Limits shown in charts, from the job's record, else measured.
 import { useMemo } from "preact/hooks";
 import { type Job, type MetricLines, address, linesOf } from "../api/client";
 import type { Range } from "../charts/axis";
@@ -8,16 +8,16 @@ import type { By } from "./data";
 
 export type Bounds = ReadonlyMap<string, readonly number[]>;
 
-/** Members with more different limits than these share no line. */
+/** Maximum number of different limits shown in one chart. */
 const MOST = 3;
 
 const limitOf = (metric: string): string => `${metric.replace(/\.usage$/, "")}.limit`;
 
-/** The limits of each metric that has some, in the unit of the metric. */
+/** Return the limits by metric, in the unit of the metric. */
 export function useBounds(job: Job, names: readonly string[], by: By | null, life: Range, due: boolean): Bounds {
   const limits = names.map(limitOf);
   const asked = names.filter((name) => name.endsWith(".limit") && limits.includes(name) && job.limits[name] === undefined);
-  // Whole days: the question stays the same while the job goes on.
+  // Whole days keep the URL stable, so the response stays cached while the job runs.
   const [start, end] = [Math.floor(life.start / DAY) * DAY, Math.ceil(life.end / DAY) * DAY];
   const query = { metric: asked.slice(0, 90), by, start, end, step: stepText(step(start, end, 1)), statistic: "last", format: "columns", project: job.project };
   const response = useRead<MetricLines>(due && by && asked.length ? address("/api/jobmeter/v1/jobs/{job}/metrics", { job: job.id }, query) : null);

@@ -1,17 +1,16 @@
 import { useMemo, useRef, useState } from "preact/hooks";
-import { type Line, type MetricLines, address, linesOf } from "../api/client";
-import { metricOf, title } from "../catalog";
+import { type Line, type MetricLines, address, linesByMetric } from "../api/client";
+import { findMetric, title, titleWithDevice } from "../catalog";
 import type { Cursor, Mark, Range } from "../charts/axis";
 import { Chart } from "../charts/chart";
 import type { Group } from "../charts/groups";
-import { ordered } from "../charts/lines";
+import { sortLines } from "../charts/lines";
 import type { Flag } from "../charts/series";
 import { stepText } from "../charts/steps";
 import { isUtc } from "../format";
 import { useDark, useRead, useZone } from "../parts/hooks";
 import { memo } from "../parts/memo";
-import { named } from "../parts/titles";
-import { Problem, Section } from "../parts/small";
+import { Problem, Section } from "../parts/elements";
 import type { Bounds } from "./bounds";
 
 interface View {
@@ -32,24 +31,24 @@ interface Given extends View {
   job: { id: string; project: string };
   by: string;
   bounds: Bounds;
-  /** Metrics that findings speak of: their charts are shown even where all is 0. */
+  /** Metrics that are evidence of findings. Their charts are shown even if all values are 0. */
   spoken: ReadonlySet<string>;
 }
 
-/** A wide screen has so many charts in a row. */
+/** Maximum number of charts in a row. */
 const ROW = 4;
-export const kindOf = (charts: number): string => `span-${Math.min(Math.max(charts, 1), ROW)}`;
+export const spanClass = (charts: number): string => `span-${Math.min(Math.max(charts, 1), ROW)}`;
 
-const isZero = new WeakMap<readonly Line[], boolean>();
+const quietCache = new WeakMap<readonly Line[], boolean>();
 
-/** True for lines that stayed 0. */
-function isQuiet(lines: readonly Line[]): boolean {
-  let quiet = isZero.get(lines);
-  if (quiet === undefined) isZero.set(lines, (quiet = lines.every(({ value }) => value.every((one) => one === 0))));
-  return quiet;
+/** Return true if all values of a metric are 0. Utilization metrics are never quiet. */
+export function isQuiet(metric: string, lines: readonly Line[]): boolean {
+  let quiet = quietCache.get(lines);
+  if (quiet === undefined) quietCache.set(lines, (quiet = lines.every(({ value }) => value.every((one) => one === 0))));
+  return quiet && !findMetric(metric)?.views.includes("use");
 }
 
-/** The metrics whose charts say nothing: they stayed 0 for as long as this page looked. How much a device is used always says something. */
+/** Return the metrics that were quiet since the page was opened. */
 function useQuiet(groups: readonly Group[], lines: ReadonlyMap<string, readonly Line[]>, spoken: ReadonlySet<string>): ReadonlySet<string> {
   const seen = useRef(new Set<string>());
   return useMemo(() => {
@@ -57,14 +56,14 @@ function useQuiet(groups: readonly Group[], lines: ReadonlyMap<string, readonly 
     for (const metric of groups.flatMap((group) => group.main)) {
       const mine = lines.get(metric);
       if (!mine || seen.current.has(metric)) continue;
-      if (isQuiet(mine) && !spoken.has(metric) && !metricOf(metric)?.views.includes("use")) quiet.add(metric);
+      if (isQuiet(metric, mine) && !spoken.has(metric)) quiet.add(metric);
       else seen.current.add(metric);
     }
     return quiet;
   }, [groups, lines, spoken]);
 }
 
-/** The charts in their groups: what is worth a first look, and the rest where it is asked for. */
+/** Charts by group: important ones first, the others on demand. */
 export const Charts = memo(function Charts(given: Given) {
   const dark = useDark();
   useZone();
@@ -77,7 +76,7 @@ export const Charts = memo(function Charts(given: Given) {
     return mine ? (
       <Chart key={metric} metric={metric} title={title(metric)} lines={mine} bounds={bounds.get(metric)} {...view} dark={dark} utc={utc} />
     ) : (
-      <Waiting key={metric} metric={metric} busy={busy} refused={refused} />
+      <EmptyChart key={metric} metric={metric} busy={busy} refused={refused} />
     );
   };
   return (
@@ -86,7 +85,7 @@ export const Charts = memo(function Charts(given: Given) {
         .map((group) => ({ group, shown: group.main.filter((metric) => !quiet.has(metric)) }))
         .filter(({ group, shown }) => shown.length || group.more.length)
         .map(({ group, shown }) => (
-          <Section key={group.id} id={group.id} title={group.title} kind={kindOf(shown.length)}>
+          <Section key={group.id} id={group.id} title={group.title} kind={spanClass(shown.length)}>
             <div class="grid">{shown.map(chart)}</div>
             {group.more.length > 0 && <More group={group} job={job} by={by} {...view} dark={dark} utc={utc} />}
           </Section>
@@ -94,7 +93,7 @@ export const Charts = memo(function Charts(given: Given) {
       {quiet.size > 0 && (
         <details class="more quiet span-4" onToggle={(event) => setOpen(event.currentTarget.open)}>
           <summary>
-            {quiet.size} quiet: {[...quiet].map(named).join(", ")}
+            {quiet.size} that stayed 0: {[...quiet].map(titleWithDevice).join(", ")}
           </summary>
           {open && <div class="grid">{[...quiet].map(chart)}</div>}
         </details>
@@ -103,13 +102,13 @@ export const Charts = memo(function Charts(given: Given) {
   );
 });
 
-function Waiting({ metric, busy, refused = false }: { metric: string; busy: boolean; refused?: boolean }) {
+function EmptyChart({ metric, busy, refused = false }: { metric: string; busy: boolean; refused?: boolean }) {
   return (
     <figure class={`chart waiting ${busy && !refused ? "skeleton" : ""}`}>
       <figcaption>
         <span class="title">{title(metric)}</span>
       </figcaption>
-      <div class="plot">{refused ? "The server has not answered yet." : busy ? "" : "Nothing was measured in this range."}</div>
+      <div class="plot">{refused ? "The server has not answered yet." : busy ? "" : "No samples in this range."}</div>
     </figure>
   );
 }
@@ -119,30 +118,26 @@ function More(given: View & { group: Group; job: { id: string; project: string }
   return (
     <details class="more" onToggle={(event) => setOpen(event.currentTarget.open)}>
       <summary>
-        {given.group.more.length} more of {given.group.title}
+        {given.group.more.length} more in {given.group.title}
       </summary>
-      {open && <Rest {...given} />}
+      {open && <MoreCharts {...given} />}
     </details>
   );
 }
 
-function Rest(given: View & { group: Group; job: { id: string; project: string }; by: string; dark: boolean; utc: boolean }) {
+function MoreCharts(given: View & { group: Group; job: { id: string; project: string }; by: string; dark: boolean; utc: boolean }) {
   const { group, job, by, ...view } = given;
-  // Asked for in whole buckets, so that what is shown live is not asked for with every update.
+  // Round the range to whole buckets, so that live updates do not request the charts again.
   const [start, end] = [view.range.start, view.range.end].map((time) => Math.ceil(time / (10 * view.step)) * 10 * view.step);
   const query = { metric: group.more.slice(0, 90), by, start: start! - 10 * view.step, end, step: stepText(view.step), format: "columns", project: job.project };
   const response = useRead<MetricLines>(address("/api/jobmeter/v1/jobs/{job}/metrics", { job: job.id }, query));
-  const found = useMemo(() => {
-    const lines = new Map<string, Line[]>();
-    for (const line of response.data ? linesOf(response.data) : []) lines.set(line.metric, [...(lines.get(line.metric) ?? []), line]);
-    return new Map([...lines].map(([name, mine]) => [name, ordered(mine)]));
-  }, [response.data]);
-  if (response.error) return <Problem error={response.error} again={response.again} />;
+  const found = useMemo(() => new Map([...linesByMetric(response.data)].map(([name, mine]) => [name, sortLines(mine)])), [response.data]);
+  if (response.error) return <Problem error={response.error} reload={response.reload} />;
   return (
     <div class="grid">
       {group.more.map((metric) => {
         const mine = found.get(metric);
-        return mine ? <Chart key={metric} metric={metric} title={title(metric)} lines={mine} {...view} /> : <Waiting key={metric} metric={metric} busy={response.busy} />;
+        return mine ? <Chart key={metric} metric={metric} title={title(metric)} lines={mine} {...view} /> : <EmptyChart key={metric} metric={metric} busy={response.busy} />;
       })}
     </div>
   );

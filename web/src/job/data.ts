@@ -1,26 +1,26 @@
-// What the job page asks: one question a group of charts, then what is new, live.
+// Requests of the job page: one for each group of charts, then live updates.
 import { useEffect, useRef, useState } from "preact/hooks";
-import { type Job, type Line, type LiveJob, type LiveState, type MetricLines, Refusal, address, follow, linesOf, read } from "../api/client";
+import { type Job, type Line, type LiveJob, type LiveState, type MetricLines, Refusal, address, follow, linesByMetric, read } from "../api/client";
 import type { Range } from "../charts/axis";
 import type { Group } from "../charts/groups";
-import { merged, ordered } from "../charts/lines";
+import { mergeUpdate, sortLines } from "../charts/lines";
 import { step, stepText } from "../charts/steps";
-import { myTurn } from "../charts/turns";
+import { nextTurn } from "../charts/scheduler";
 import { useRead } from "../parts/hooks";
 
 const BUCKETS = 300;
 const FEWER_BUCKETS = 180;
-/** Lines from which on fewer buckets are enough. */
+/** Number of series above which fewer buckets suffice. */
 const MANY = 24;
 const LIVE_STEPS = [1, 5, 10, 15, 30, 60, 300].map((seconds) => seconds * 1000);
-/** Beyond so many devices a line stands for a replica. */
+/** Number of devices above which each series stands for a replica. */
 const MOST_DEVICES = 64;
 
 export type By = "device" | "replica";
 export const byOf = (devices: number): By => (devices > MOST_DEVICES ? "replica" : "device");
 
-/** The life of a job as far as it is known; a running one's ends now. */
-export function life(job: Job): Range {
+/** Return the time range of a job. That of a running job ends now. */
+export function rangeOf(job: Job): Range {
   const now = Date.now();
   const end = job.state === "Running" || job.state === "Queued" ? now : (job.end ?? job.last_sample ?? now);
   const start = Math.min(job.start ?? job.first_sample ?? job.created ?? end, end - 1000);
@@ -29,9 +29,9 @@ export function life(job: Job): Range {
 
 const AGAIN = 5 * 60_000;
 
-/** An answer about the whole life of a job; read once the first charts are there, and again as the job goes on. */
-export function useOfLife<T>(url: string, due: boolean, running: boolean, pause = AGAIN): T | null {
-  // Each zoom asks for charts again; the life of the job stays what it is.
+/** Read a response about the whole job: once the first charts are loaded, then every `pause` milliseconds while the job runs. */
+export function useWholeJob<T>(url: string, due: boolean, running: boolean, pause = AGAIN): T | null {
+  // Zooming loads charts again, but a response about the whole job stays valid.
   const [ready, setReady] = useState(due);
   if (due && !ready) setReady(true);
   const response = useRead<T>(ready ? url : null);
@@ -39,25 +39,25 @@ export function useOfLife<T>(url: string, due: boolean, running: boolean, pause 
   useEffect(() => {
     if (!ready || refused) return;
     if (!running) {
-      if (response.data) response.again();
+      if (response.data) response.reload();
       return;
     }
-    const timer = setInterval(() => document.hidden || response.again(), pause);
+    const timer = setInterval(() => document.hidden || response.reload(), pause);
     return () => clearInterval(timer);
   }, [ready, running, refused]);
-  // An answer that could not be read again would pass for a new one.
+  // A stale response must not pass for a new one.
   return response.error ? null : response.data;
 }
 
-/** About so many values are read at one time: more of them hold up whoever points at a chart meanwhile. */
-const PORTION = 40_000;
+/** Values per request. Larger responses would delay the pointer while they are parsed. */
+const VALUES_PER_REQUEST = 40_000;
 
-/** Answers that come within so many milliseconds are shown together, but for the first of a page that shows nothing yet. */
+/** Milliseconds within which responses are rendered together. The first response of an empty page is rendered at once. */
 const TOGETHER = 300;
 
-/** What is asked for at one time: the first chart alone, then a group after the other, of many members in smaller portions. */
-function portions(groups: readonly Group[], members: number, buckets: number): string[][] {
-  const most = Math.min(Math.max(Math.floor(PORTION / (Math.max(members, 1) * buckets)), 1), 90);
+/** Split the metrics into requests: the first chart alone, then group by group, smaller for many replicas. */
+function splitRequests(groups: readonly Group[], members: number, buckets: number): string[][] {
+  const most = Math.min(Math.max(Math.floor(VALUES_PER_REQUEST / (Math.max(members, 1) * buckets)), 1), 90);
   const [first, ...others] = groups;
   const [chart, ...rest] = first?.main ?? [];
   const all = [...(chart ? [[chart]] : []), rest, ...others.map((group) => group.main)];
@@ -72,13 +72,13 @@ export interface Measured {
   busy: boolean;
 }
 
-/** Lines of every metric of the groups over a range; old ones stay until new ones are there. */
+/** Load the series of all metrics over a range. Old series stay until new ones arrive. */
 export function useMeasured(job: { id: string; project: string }, groups: readonly Group[], by: By | null, members: number, range: Range, turn = 0): Measured & {
   take: (update: LiveJob, oldest: number) => void;
 } {
   const buckets = members > MANY ? FEWER_BUCKETS : BUCKETS;
   const span = step(range.start, range.end, buckets);
-  const wanted = portions(groups, members, buckets);
+  const wanted = splitRequests(groups, members, buckets);
   const [state, setState] = useState<Measured>({ lines: new Map(), range, step: span, error: null, busy: true });
   const names = wanted.join(";");
   const mine = useRef(0);
@@ -91,17 +91,15 @@ export function useMeasured(job: { id: string; project: string }, groups: readon
     let fresh = new Map<string, readonly Line[]>();
     setState((last) => ({ ...last, busy: true, error: null }));
     const take = (answer: MetricLines) => {
-      const found = new Map<string, Line[]>();
-      for (const line of linesOf(answer)) found.set(line.metric, [...(found.get(line.metric) ?? []), line]);
-      fresh = new Map([...fresh, ...[...found].map(([name, lines]) => [name, ordered(lines)] as const)]);
+      fresh = new Map([...fresh, ...[...linesByMetric(answer)].map(([name, lines]) => [name, sortLines(lines)] as const)]);
     };
-    // What is looked at first does not wait for the others.
+    // Requests run one after the other, so that the first charts arrive first.
     void (async () => {
       for (const metrics of wanted) {
         const query = { metric: metrics, by, start: Math.floor(range.start), end: Math.ceil(range.end), step: stepText(span), format: "columns", project: job.project };
         try {
-          const answer = await read<MetricLines>(address("/api/jobmeter/v1/jobs/{job}/metrics", { job: job.id }, query), gone.signal, myTurn);
-          await myTurn();
+          const answer = await read<MetricLines>(address("/api/jobmeter/v1/jobs/{job}/metrics", { job: job.id }, query), gone.signal, nextTurn);
+          await nextTurn();
           if (gone.signal.aborted) return;
           take(answer);
         } catch (error) {
@@ -112,7 +110,7 @@ export function useMeasured(job: { id: string; project: string }, groups: readon
         if (left && performance.now() - shownAt < TOGETHER) continue;
         shownAt = performance.now();
         const shown = fresh;
-        // What was there at the old range gives way to the new one in one go.
+        // Series of the old range are replaced at once.
         setState((last) => ({
           ...last,
           lines: left && last.step !== span ? new Map([...last.lines, ...shown]) : shown.size ? new Map([...(left ? last.lines : []), ...shown]) : shown,
@@ -127,17 +125,15 @@ export function useMeasured(job: { id: string; project: string }, groups: readon
   const take = (update: LiveJob, oldest: number) => {
     setState((last) => {
       if (last.step !== update.step || update.by !== by) return last;
-      const found = new Map<string, Line[]>();
-      for (const line of linesOf(update)) found.set(line.metric, [...(found.get(line.metric) ?? []), line]);
       const lines = new Map(last.lines);
-      for (const [name, fresh] of found) lines.set(name, merged(lines.get(name) ?? [], fresh, update.start, oldest));
+      for (const [name, fresh] of linesByMetric(update)) lines.set(name, mergeUpdate(lines.get(name) ?? [], fresh, update.start, oldest));
       return { ...last, lines };
     });
   };
   return { ...state, take };
 }
 
-/** The live updates of a job in steps of `span`, of a minute where that is no step to follow in. */
+/** Follow live updates of a job in steps of `span`, or of one minute if the API does not offer that step. */
 export function useLive(
   job: { id: string; project: string },
   metrics: readonly string[],
@@ -154,7 +150,7 @@ export function useLive(
     if (!on || by === null || !metrics.length) return;
     const query = { metric: metrics.slice(0, 90), by, step: stepText(followed), format: "columns", project: job.project };
     const url = address("/api/jobmeter/v1/jobs/{job}/live", { job: job.id }, query);
-    return follow<LiveJob>(url, (update) => latest.current(update), setState, myTurn);
+    return follow<LiveJob>(url, (update) => latest.current(update), setState, nextTurn);
   }, [job.id, job.project, metrics.join(), by, followed, on]);
   return on ? state : null;
 }

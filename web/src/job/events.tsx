@@ -1,16 +1,16 @@
 import { useState } from "preact/hooks";
 import { type JobEvent, type Schemas, address } from "../api/client";
 import type { Cursor, Mark, Range } from "../charts/axis";
-import { natural } from "../format";
+import { compareNatural } from "../format";
 import { useRead } from "../parts/hooks";
 import { memo } from "../parts/memo";
-import { Choice, Moment, Problem, Section, Sentence } from "../parts/small";
+import { Choice, Moment, Problem, Section, Sentence } from "../parts/elements";
 
 const PAGE = 100;
-/** From so many replicas on they share a row. */
-const FOLDED = 4;
+/** Number of replicas from which on equal events share a row. */
+const GROUP_FROM = 4;
 
-/** What happened, newest last; a click marks the moment on every chart. */
+/** List of events, newest last. A click marks the time of an event on every chart. */
 export const Events = memo(function Events(given: {
   job: { id: string; project: string };
   range: Range | null;
@@ -31,7 +31,7 @@ export const Events = memo(function Events(given: {
     order: "desc",
     limit,
   };
-  // The job's record changed: there may be news of it.
+  // `turn` changes with the job's record, because there may be new events.
   const url = `${address("/api/jobmeter/v1/jobs/{job}/events", { job: job.id }, query)}`;
   const response = useRead<Schemas["JobEvents"]>(given.ready ? `${url}#${given.turn}` : null);
   const events = [...(response.data?.events ?? [])].reverse();
@@ -49,15 +49,15 @@ export const Events = memo(function Events(given: {
   );
   return (
     <Section id="events" title={total ? `${total} ${total === 1 ? "event" : "events"}` : "Events"} aside={aside}>
-      {response.error && <Problem error={response.error} again={response.again} />}
-      {response.data && !events.length && <p class="hint">{range ? "Nothing happened in this range." : "No agent, scheduler or rule has reported an event yet."}</p>}
+      {response.error && <Problem error={response.error} reload={response.reload} />}
+      {response.data && !events.length && <p class="hint">{range ? "No events in this range." : "No events yet. Agents, schedulers and rules report them."}</p>}
       {total > events.length && (
         <button type="button" onClick={() => setLimit(Math.min(limit + 400, 1000))} disabled={limit >= 1000}>
-          Earlier ones ({total - events.length})
+          Earlier events ({total - events.length})
         </button>
       )}
-      <ol class="events" tabIndex={0} aria-label="What happened">
-        {folded(events).map(([event, ...others], at) => {
+      <ol class="events" tabIndex={0} aria-label="List of events">
+        {groupEvents(events).map(([event, ...others], at) => {
           const mark = markOf(event);
           const same = chosen !== null && chosen.start === mark.start && chosen.text === mark.text;
           return (
@@ -67,7 +67,7 @@ export const Events = memo(function Events(given: {
               </button>
               <span class="level">{event.level}</span>
               <b>{event.reason}</b>
-              {others.length ? <Where events={[event, ...others]} /> : <span class="where">{where(event)}</span>}
+              {others.length ? <Where events={[event, ...others]} /> : <span class="where">{placeOf(event)}</span>}
               <span class="text" title={event.message}>
                 <Sentence text={textOf(event)} />
               </span>
@@ -79,16 +79,16 @@ export const Events = memo(function Events(given: {
   );
 });
 
-/** "rule (subject): sentence (since 2026-11-27T12:00:00Z)". */
+/** Text of a finding's event: "rule (subject): sentence (since 2026-11-27T12:00:00Z)". */
 const FINDING = /^\w+ \([^)]*\): (.*?)(?: \(since [-:\dTZ]+\))?$/;
 
-/** The message; of a finding the sentence alone, because the row has the time and the replica. */
+/** Return the text of an event. For findings this is the sentence, because the row already shows time and replica. */
 const textOf = ({ reason, message }: JobEvent): string => (reason === "Finding" && FINDING.exec(message)?.[1]) || message;
 
-const where = (event: JobEvent): string => [event.replica, event.node].filter(Boolean).join(" on ");
+const placeOf = (event: JobEvent): string => [event.replica, event.node].filter(Boolean).join(" on ");
 
-/** The same at the same moment of many replicas is one row. */
-function folded(events: readonly JobEvent[]): [JobEvent, ...JobEvent[]][] {
+/** Group equal events of many replicas at one time. */
+function groupEvents(events: readonly JobEvent[]): [JobEvent, ...JobEvent[]][] {
   const groups: [JobEvent, ...JobEvent[]][] = [];
   for (const event of events) {
     const last = groups[groups.length - 1];
@@ -96,17 +96,17 @@ function folded(events: readonly JobEvent[]): [JobEvent, ...JobEvent[]][] {
     if (last && same) last.push(event);
     else groups.push([event]);
   }
-  return groups.flatMap((group): [JobEvent, ...JobEvent[]][] => (group.length < FOLDED ? group.map((one): [JobEvent] => [one]) : [group]));
+  return groups.flatMap((group): [JobEvent, ...JobEvent[]][] => (group.length < GROUP_FROM ? group.map((one): [JobEvent] => [one]) : [group]));
 }
 
 function Where({ events }: { events: readonly JobEvent[] }) {
-  const names = [...events].sort((a, b) => natural(a.replica, b.replica));
+  const names = [...events].sort((a, b) => compareNatural(a.replica, b.replica));
   return (
     <details class="where">
       <summary>
         {new Set(names.map((one) => one.replica)).size} replicas, {names[0]?.replica} to {names[names.length - 1]?.replica}
       </summary>
-      {names.map(where).join(", ")}
+      {names.map(placeOf).join(", ")}
     </details>
   );
 }

@@ -1,12 +1,12 @@
-import { useEffect, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import { type Job, type Schemas, address } from "../api/client";
 import type { Range } from "../charts/axis";
 import { stepText } from "../charts/steps";
-import { fontFamily, ink } from "../charts/colors";
+import { fontFamily, themeColor } from "../charts/colors";
 import { title } from "../catalog";
-import { iso, quoted } from "../format";
+import { toIso, quoteForShell } from "../format";
 import { drawAll, useRead } from "../parts/hooks";
-import { Problem } from "../parts/small";
+import { CopyButton, Problem } from "../parts/elements";
 
 interface Given {
   job: Job;
@@ -18,14 +18,14 @@ interface Given {
   zoomed: boolean;
 }
 
-/** What is seen, taken along: a picture, a table, or the command that asks for the same. */
+/** Export what the page shows: a picture, a table, or the command for the same data. */
 export function Export(given: Given) {
   const { job, metrics, by, range, step } = given;
   const [metric, setMetric] = useState(metrics[0] ?? "");
-  // What is followed live moves on: a command stays as it was when it was asked for.
+  // Live updates move the range, but a command must stay as it was when the dialog was opened.
   const [opened] = useState(range);
   const span = given.zoomed ? range : opened;
-  const query = { metric: metrics.slice(0, 90), by, start: iso(Math.floor(span.start)), end: iso(Math.ceil(span.end)), step: stepText(step), project: job.project };
+  const query = { metric: metrics.slice(0, 90), by, start: toIso(Math.floor(span.start)), end: toIso(Math.ceil(span.end)), step: stepText(step), project: job.project };
   const path = "/api/jobmeter/v1/jobs/{job}/metrics";
   const csv = address(path, { job: job.id }, { ...query, format: "csv" });
   const own = { method: "GET", path: address(path, { job: job.id }, query), header: "Authorization: Bearer $JOBMETER_KEY", body: "" };
@@ -37,18 +37,18 @@ export function Export(given: Given) {
         <a href={csv} download={`${job.id}.csv`} class="button">
           CSV of all charts
         </a>
-        <button type="button" onClick={() => void drawAll().then(() => picture(job))}>
+        <button type="button" onClick={() => void drawAll().then(() => savePicture(job))}>
           PNG of all charts
         </button>
         <span class="hint">
-          The commands below take the key from <code>JOBMETER_KEY</code> of your shell.
+          The commands below read your key from the environment variable <code>JOBMETER_KEY</code>.
         </span>
       </div>
       <dl>
         <Command api="Jobmeter" operation="all charts" call={own} note="" />
         <dt class="line">
           <label>
-            Other APIs, for
+            Other APIs, metric
             <select aria-label="Metric of the commands" value={metric} onChange={(event) => setMetric(event.currentTarget.value)}>
               {metrics.map((name) => (
                 <option key={name} value={name}>
@@ -57,13 +57,13 @@ export function Export(given: Given) {
               ))}
             </select>
           </label>
-          {response.data?.calls.length === 0 && <small>No other API has a name for it.</small>}
+          {response.data?.calls.length === 0 && <small>No other API has this metric.</small>}
         </dt>
         {response.data?.calls.map((one) => (
           <Command key={one.operation} api={one.api.split(",")[0] ?? one.api} operation={one.operation} call={one} note={one.note} />
         ))}
       </dl>
-      {response.error && <Problem error={response.error} again={response.again} />}
+      {response.error && <Problem error={response.error} reload={response.reload} />}
     </div>
   );
 }
@@ -75,40 +75,31 @@ interface Call {
   body: string;
 }
 
-/** The command of a shell. Only the header is in double quotes: there the shell puts the key in its place. */
+/** Return the curl command. Only the header is in double quotes, so that the shell inserts the key. */
 function curlOf(call: Call): string {
   const parts = [`curl -H "${call.header}"`];
   if (call.method !== "GET") parts.push(`-X ${call.method}`);
-  if (call.body) parts.push(`-H 'Content-Type: application/json' -d ${quoted(call.body)}`);
-  return [...parts, quoted(`${location.origin}${call.path}`)].join(" \\\n  ");
+  if (call.body) parts.push(`-H 'Content-Type: application/json' -d ${quoteForShell(call.body)}`);
+  return [...parts, quoteForShell(`${location.origin}${call.path}`)].join(" \\\n  ");
 }
 
 function Command({ api, operation, call, note }: { api: string; operation: string; call: Call; note: string }) {
-  const [copied, setCopied] = useState(false);
   const command = curlOf(call);
-  useEffect(() => setCopied(false), [command]);
-  const copy = () =>
-    navigator.clipboard.writeText(command).then(
-      () => setCopied(true),
-      () => setCopied(false),
-    );
   return (
     <>
       <dt>
         <b>{api}</b> {operation} <small>{note}</small>
-        <button type="button" aria-label={`${copied ? "Copied" : "Copy curl"}: ${api}, ${operation}`} onClick={() => void copy()}>
-          {copied ? "Copied" : "Copy curl"}
-        </button>
+        <CopyButton text={command} word="Copy curl" name={`${api}, ${operation}`} />
       </dt>
       <dd>
-        <pre tabIndex={0} aria-label={`The command of ${api} for exactly this view`}>{command}</pre>
+        <pre tabIndex={0} aria-label={`Command of ${api} for this view`}>{command}</pre>
       </dd>
     </>
   );
 }
 
-/** Every chart that is shown, one below the other, as one picture. */
-function picture(job: Job): void {
+/** Save all visible charts as one picture. */
+function savePicture(job: Job): void {
   const charts = [...document.querySelectorAll<HTMLElement>("figure.chart, .heat .cells")].flatMap((element) => {
     const canvas = element.querySelector("canvas");
     const name = element.querySelector(".title")?.textContent ?? "Ranks over time";
@@ -122,9 +113,9 @@ function picture(job: Job): void {
   sheet.width = width;
   sheet.height = charts.reduce((sum, { canvas }) => sum + canvas.height + head, 2 * head);
   const context = sheet.getContext("2d")!;
-  context.fillStyle = ink("--ground");
+  context.fillStyle = themeColor("--ground");
   context.fillRect(0, 0, sheet.width, sheet.height);
-  context.fillStyle = ink("--ink");
+  context.fillStyle = themeColor("--ink");
   context.font = `600 ${15 * ratio}px ${fontFamily()}`;
   context.fillText(`${job.name || job.id}  ${job.id}`, 8 * ratio, head);
   context.font = `${12 * ratio}px ${fontFamily()}`;

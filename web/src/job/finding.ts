@@ -1,4 +1,4 @@
-// A finding of the server: its types, the ranks that it names, and its name in the address.
+// Findings: types, flagged ranks, and names in the address.
 import type { Schemas } from "../api/client";
 import type { Mark } from "../charts/axis";
 import type { Flag } from "../charts/series";
@@ -6,26 +6,22 @@ import { ruleTitle } from "../catalog";
 
 export type Finding = Schemas["Finding"];
 
-/** Findings of one rule with the same advice that follow each other. */
+/** Consecutive findings of one rule with the same advice. */
 export type FindingGroup = [Finding, ...Finding[]];
 
-/** Flagged ranks in each chart: more would hide each other. */
+/** Maximum number of flagged ranks in a chart: more would hide each other. */
 const MOST_FLAGS = 3;
 
-/** The replicas that findings are about, those of the worst first, and what the worst one says of each. */
+/** Return the replicas of findings with the statement of the worst finding about each, worst first. */
 export function replicasOf(found: readonly Finding[]): ReadonlyMap<string, string> {
   const named = new Map<string, string>();
   for (const one of found) {
-    for (const name of one.replicas) if (!named.has(name)) named.set(name, about(one, name));
+    for (const name of one.replicas) if (!named.has(name)) named.set(name, withoutReplica(one, name));
   }
   return named;
 }
 
-/**
- * The ranks that charts draw in the warning colour, the worst first.
- *
- * A rule that names more than half of the replicas distinguishes none of them.
- */
+/** Return the ranks that charts draw in the warning colour, worst first. Rules that name more than half of the replicas flag none. */
 export function flagsOf(found: readonly Finding[], replicas: number): Flag[] {
   const byRule = new Map<string, Set<string>>();
   for (const one of found) byRule.set(one.rule, new Set([...(byRule.get(one.rule) ?? []), ...one.replicas]));
@@ -33,20 +29,20 @@ export function flagsOf(found: readonly Finding[], replicas: number): Flag[] {
   for (const one of found) {
     if (one.severity === "info" || one.role === "cascade" || 2 * byRule.get(one.rule)!.size > replicas) continue;
     const device = one.subject.kind === "device" ? (one.subject.name.split("/").pop() ?? "") : "";
-    for (const member of one.replicas) if (!flags.has(member)) flags.set(member, { member, device, text: about(one, member) });
+    for (const member of one.replicas) if (!flags.has(member)) flags.set(member, { member, device, text: withoutReplica(one, member) });
   }
   return [...flags.values()].slice(0, Math.min(MOST_FLAGS, Math.ceil(replicas / 2)));
 }
 
-/** The sentence without the name that it begins with: "worker-5 (node-1, gpu0) computes at 40 %" says "computes at 40 %". */
-function about(one: Finding, name: string): string {
+/** Return a sentence without the leading replica: "worker-5 (node-1, gpu0) computes at 40 %" becomes "computes at 40 %". */
+function withoutReplica(one: Finding, name: string): string {
   const rest = one.sentence.startsWith(`${name} (`) ? one.sentence.slice(one.sentence.indexOf(")") + 1) : "";
   return rest.replace(/^:?\s+/, "") || ruleTitle(one.rule);
 }
 
 export const markOf = (one: Finding): Mark => ({ start: one.start, end: one.end, level: one.severity, text: one.rule });
 
-/** The name of each finding in the address: rule and subject, with a number where one subject has several. */
+/** Return the name of each finding in the address: rule, subject, and a number if these are not unique. */
 export function namesOf(found: readonly Finding[]): ReadonlyMap<Finding, string> {
   const times = new Map<string, number>();
   return new Map(
@@ -59,7 +55,7 @@ export function namesOf(found: readonly Finding[]): ReadonlyMap<Finding, string>
   );
 }
 
-export function grouped(found: readonly Finding[]): FindingGroup[] {
+export function groupFindings(found: readonly Finding[]): FindingGroup[] {
   const groups: FindingGroup[] = [];
   for (const one of found) {
     const last = groups[groups.length - 1];
@@ -72,13 +68,13 @@ export function grouped(found: readonly Finding[]): FindingGroup[] {
 
 const FRAMES = /^Traceback \(most recent call last\)|^\s*File "/;
 
-/** The place in the log that tells why a job failed: a replica, and the time of its last telling line. */
+/** Place in the log that explains why a job failed: a replica, and the time of the last relevant line. */
 export interface LogPlace {
   replica: string;
   end: number | null;
 }
 
-/** The place that a finding points at; of the worst finding without one, that of a finding with a traceback. */
+/** Return the log place of a finding. For the worst finding without one, use a finding with a traceback. */
 export function logPlaceOf(one: Finding | null, found: readonly Finding[]): LogPlace {
   const [worst] = found;
   const traced = found.find((other) => other.evidence.some(({ kind, text }) => kind === "log" && FRAMES.test(text)));
@@ -88,5 +84,5 @@ export function logPlaceOf(one: Finding | null, found: readonly Finding[]): LogP
   return { replica, end: from === traced && lines.length ? Math.max(...lines.map(({ time }) => time!)) : null };
 }
 
-/** True if a finding is about a stretch of time: a shorter one is shown as a moment. */
-export const lasts = (one: Finding): boolean => one.end - one.start >= 1000;
+/** Return true if a finding spans time. Findings shorter than a second are shown as a moment. */
+export const isSpan = (one: Finding): boolean => one.end - one.start >= 1000;

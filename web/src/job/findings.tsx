@@ -1,24 +1,24 @@
-// What the server found out about the job: is it healthy, and why not. The worst finding is open, each other one is a line.
+// Diagnosis of the job: the worst finding is open, each other one is a line.
 import { useEffect, useState } from "preact/hooks";
 import type { Job, Schemas } from "../api/client";
 import { BASE, address, queryText } from "../api/client";
-import { duration } from "../format";
+import { formatDuration } from "../format";
 import { memo } from "../parts/memo";
 import { Advice, useRules } from "./rules";
 import { useRead } from "../parts/hooks";
-import { Moment, Problem, Sentence } from "../parts/small";
-import { type Finding, type FindingGroup, grouped, logPlaceOf, namesOf, lasts } from "./finding";
+import { Moment, Problem, Sentence } from "../parts/elements";
+import { type Finding, type FindingGroup, groupFindings, logPlaceOf, namesOf, isSpan } from "./finding";
 import { LogEnd } from "./log-end";
 
-/** So many subjects are named in the line that stands for them. */
+/** Maximum number of subjects named in a group. */
 const FEW = 4;
-/** So many lines are shown before the others are asked for. */
+/** Number of lines shown before "N more". */
 const SHOWN = 4;
 
 interface Given {
   job: { id: string; project: string };
   state: Job["state"];
-  /** The name of the chosen finding, as the address has it. */
+  /** Name of the chosen finding in the address. */
   chosen: string | null;
   choose: (name: string | null) => void;
   report: (found: readonly Finding[]) => void;
@@ -34,27 +34,27 @@ export const Findings = memo(function Findings(given: Given) {
   const url = `${BASE}/jobs/${encodeURIComponent(job.id)}/findings?${queryText({ project: job.project })}`;
   const response = useRead<Finding[]>(given.ready ? url : null);
   useEffect(() => {
-    if (response.data) response.again();
+    if (response.data) response.reload();
   }, [given.state]);
   const found = response.data;
   useEffect(() => {
     if (found) report(found);
   }, [response.data, report]);
   if (response.error) {
-    if (response.error.status !== 404) return <Problem error={response.error} again={response.again} />;
-    return <p class="findings none">This server does not look for findings: what it measured is below.</p>;
+    if (response.error.status !== 404) return <Problem error={response.error} reload={response.reload} />;
+    return <p class="findings none">This server does not diagnose jobs. The charts below show its measurements.</p>;
   }
-  if (!found) return <Stored {...given} />;
+  if (!found) return <StoredFinding {...given} />;
   if (!found.length) return <NoFindings {...given} />;
-  return <Found {...given} found={found} />;
+  return <FindingList {...given} found={found} />;
 });
 
-/** The worst finding that the server has stored: it is there at once, while the others are looked for. */
-function Stored({ job, guest, state }: Given) {
+/** Show the worst stored finding at once, while the diagnosis runs. */
+function StoredFinding({ job, guest, state }: Given) {
   const query = { id: [job.id], project: job.project, findings: "true", limit: 1 };
   const response = useRead<Schemas["JobList"]>(guest ? null : address("/api/jobmeter/v1/jobs", {}, query));
   const stored = response.data?.findings?.find((one) => one.id === job.id);
-  // The line is there from the start: what comes later moves little below it.
+  // The line is there from the start, so that the page below does not move.
   const hint = "Searching the measurements for problems …";
   if (!stored) return <p class="findings none">{hint}</p>;
   return (
@@ -72,18 +72,18 @@ function Stored({ job, guest, state }: Given) {
   );
 }
 
-function Found(given: Given & { found: readonly Finding[] }) {
+function FindingList(given: Given & { found: readonly Finding[] }) {
   const { found, choose, job, state } = given;
   const [all, setAll] = useState(false);
   const [sought, setSought] = useState<string | null>(null);
   const rules = useRules(found.map((one) => one.advice));
   const names = namesOf(found);
   const chosen = found.find((one) => names.get(one) === given.chosen) ?? null;
-  const groups = grouped(found);
+  const groups = groupFindings(found);
   const open = groups.find((group) => chosen && group.includes(chosen)) ?? groups[0]!;
   const few = all || groups.length <= SHOWN + 1 ? groups : groups.filter((group, at) => at < SHOWN || group === open);
   useEffect(() => {
-    // A rule that advice names was followed: its finding is open now.
+    // Scroll to the finding whose rule was clicked in an advice.
     const button = sought && document.querySelector<HTMLElement>(`[data-rule="${sought}"] button`);
     if (!button) return;
     button.scrollIntoView({ block: "nearest" });
@@ -95,7 +95,7 @@ function Found(given: Given & { found: readonly Finding[] }) {
     choose(names.get(found.find((one) => one.rule === rule)!)!);
   };
   const here = new Set(found.map((one) => one.rule));
-  const named = (one: Finding) => <Named one={one} chosen={one === chosen} choose={() => choose(one === chosen ? null : names.get(one)!)} />;
+  const named = (one: Finding) => <FindingLine one={one} chosen={one === chosen} choose={() => choose(one === chosen ? null : names.get(one)!)} />;
   return (
     <section class="findings" aria-label="Findings">
       <ol>
@@ -112,7 +112,7 @@ function Found(given: Given & { found: readonly Finding[] }) {
                   {state === "Failed" && <LogEnd key={names.get(first)} job={job} place={logPlaceOf(first, found)} open={given.openLog} />}
                 </>
               )}
-              {others.length > 0 && (isOpen ? <Others others={others} named={named} isOpen={others.some((one) => one === chosen)} /> : <small>{alike(group)}</small>)}
+              {others.length > 0 && (isOpen ? <Others others={others} named={named} isOpen={others.some((one) => one === chosen)} /> : <small>{countSimilar(group)}</small>)}
             </li>
           );
         })}
@@ -126,16 +126,16 @@ function Found(given: Given & { found: readonly Finding[] }) {
   );
 }
 
-/** The replica that the finding is about; of several ones, and of none, the subject. */
-const whose = (one: Finding): string => (one.replicas.length === 1 ? one.replicas[0]! : one.subject.name);
+/** Return the replica of a finding, or its subject if it has none or several. */
+const subjectOf = (one: Finding): string => (one.replicas.length === 1 ? one.replicas[0]! : one.subject.name);
 
-const alike = (group: FindingGroup): string => `and ${group.length - 1} alike`;
+const countSimilar = (group: FindingGroup): string => `and ${group.length - 1} similar`;
 
 function Others({ others, named, isOpen }: { others: readonly Finding[]; named: (one: Finding) => preact.JSX.Element; isOpen: boolean }) {
   return (
     <details open={isOpen}>
       <summary>
-        The same {others.length === 1 ? "once more" : `${others.length} times more`}: {others.slice(0, FEW).map(whose).join(", ")}
+        Also{others.length > 1 && ` (${others.length})`}: {others.slice(0, FEW).map(subjectOf).join(", ")}
         {others.length > FEW && " …"}
       </summary>
       {others.map((one, at) => (
@@ -148,35 +148,35 @@ function Others({ others, named, isOpen }: { others: readonly Finding[]; named: 
   );
 }
 
-function Named({ one, chosen, choose }: { one: Finding; chosen: boolean; choose: () => void }) {
+function FindingLine({ one, chosen, choose }: { one: Finding; chosen: boolean; choose: () => void }) {
   return (
-    <button type="button" aria-pressed={chosen} onClick={choose} title="Mark it on every chart">
+    <button type="button" aria-pressed={chosen} onClick={choose} title="Mark on every chart">
       <b>
         <Sentence text={one.sentence} />
       </b>
       <span class="severity">{one.severity}</span>
       <code class="rule">{one.rule}</code>
       <span class="when">
-        {lasts(one) ? "since " : "at "}
+        {isSpan(one) ? "since " : "at "}
         <Moment ms={one.start} short />
-        {lasts(one) ? `, for ${duration(one.end - one.start)}` : ""}
+        {isSpan(one) ? `, for ${formatDuration(one.end - one.start)}` : ""}
       </span>
     </button>
   );
 }
 
-/** The reasons for a finding; lines of the log only where the end of the log is not shown below. */
+/** Evidence of a finding. Log lines are left out if the end of the log is shown below. */
 const Evidence = ({ one, withLog }: { one: Finding; withLog: boolean }) => (
   <ul>
     {one.evidence.map(({ kind, text }, at) => !one.sentence.includes(text) && (withLog || kind !== "log") && <li key={at}>{text}</li>)}
   </ul>
 );
 
-/** That no rule fired is no promise that all is well: it says what was looked at. */
+/** Say what was checked: no finding does not prove that all is well. */
 function NoFindings(given: Given) {
   const { settled, measured, state, guest } = given;
-  if (state === "Queued") return <p class="findings none">Nothing to look at yet: the job has not started.</p>;
-  const bound = guest ? " What the logs of its nodes say is not shown by a link." : "";
+  if (state === "Queued") return <p class="findings none">No findings yet: the job has not started.</p>;
+  const bound = guest ? " A link shows no findings from the logs of nodes." : "";
   const end = state === "Failed" && <LogEnd job={given.job} place={logPlaceOf(null, [])} open={given.openLog} />;
   const text = !settled
     ? "No rule fired."

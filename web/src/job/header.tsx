@@ -1,13 +1,13 @@
 import type { ComponentChildren } from "preact";
 import type { Job, JobDetail } from "../api/client";
 import { title } from "../catalog";
-import { duration, quantity } from "../format";
+import { formatDuration, formatQuantity } from "../format";
 import { memo } from "../parts/memo";
-import { Moment, State } from "../parts/small";
+import { Moment, State } from "../parts/elements";
 import { type Idle, describeIdle } from "./idle";
-import { href } from "../router";
+import { href, nodeHref } from "../router";
 
-/** Who, when, where: what a job is, in one look. */
+/** Header of the job page: name, state, owner, times and resources. */
 export const Header = memo(function Header({ job, detail, idle, guest }: { job: Job; detail: JobDetail; idle: Idle | null; guest: boolean }) {
   const start = job.start ?? job.first_sample;
   const end = job.end ?? (job.state === "Running" ? Date.now() : job.last_sample);
@@ -31,13 +31,13 @@ export const Header = memo(function Header({ job, detail, idle, guest }: { job: 
       {job.error && <p class="error">{job.error}</p>}
       <dl class="facts">
         {job.state === "Queued" ? (
-          <Fact name="Waiting">{waited === null ? "–" : duration(Date.now() - waited)}</Fact>
+          <Fact name="Waiting">{waited === null ? "–" : formatDuration(Date.now() - waited)}</Fact>
         ) : (
           <>
             <Fact name="Started">
               <Moment ms={start} />
             </Fact>
-            <Fact name={job.state === "Running" ? "Running for" : "Took"}>{start === null || end === null ? "–" : duration(end - start)}</Fact>
+            <Fact name={job.state === "Running" ? "Running for" : "Took"}>{start === null || end === null ? "–" : formatDuration(end - start)}</Fact>
           </>
         )}
         {job.end !== null && (
@@ -55,7 +55,7 @@ export const Header = memo(function Header({ job, detail, idle, guest }: { job: 
         {(nodes.length > 0 || job.state !== "Queued") && <Fact name={nodes.length === 1 ? "Node" : "Nodes"}>{nodes.length === 0 ? "–" : nodes.length > 3 ? <span title={nodes.join(", ")}>{nodes.length}</span> : guest ? nodes.join(", ") : nodes.map((node, at) => (
             <>
               {at > 0 && ", "}
-              <a href={href(["nodes", node])}>{node}</a>
+              <a href={nodeHref(node)}>{node}</a>
             </>
           ))}</Fact>}
         {wasted && (
@@ -67,7 +67,7 @@ export const Header = memo(function Header({ job, detail, idle, guest }: { job: 
         )}
         {Object.entries(job.limits).map(([name, value]) => (
           <Fact name={title(name)} key={name}>
-            {quantity(value, name.startsWith("cpu") ? "{core}" : "By")}
+            {formatQuantity(value, name.startsWith("cpu") ? "{core}" : "By")}
           </Fact>
         ))}
       </dl>

@@ -1,34 +1,34 @@
-// How long the job's devices did nothing, and what that time cost: the server counts both.
+// Idle device hours of the job and their cost, as computed by the server.
 import { type Schemas, address } from "../api/client";
-import { amount, quantity } from "../format";
-import { useOfLife } from "./data";
+import { formatMoney, formatQuantity } from "../format";
+import { useWholeJob } from "./data";
 
 export type Idle = Schemas["IdleBody"];
 
-/** An idle device is one after so long: a shorter job has nothing to say. */
+/** Minimum length of a job in milliseconds: devices count as idle only after this time. */
 const HOLD = 15 * 60_000;
-/** From so much on what was not measured is said. */
+/** Share of unmeasured time above which the hint mentions it. */
 const UNMEASURED = 0.05;
 
-/** The idle time of a job that has devices. */
+/** Read the idle time of a job with devices. */
 export const useIdle = (job: { id: string; project: string }, due: boolean, running: boolean): Idle | null =>
-  useOfLife<Idle>(address("/api/jobmeter/v1/jobs/{job}/idle", { job: job.id }, { project: job.project }), due, running);
+  useWholeJob<Idle>(address("/api/jobmeter/v1/jobs/{job}/idle", { job: job.id }, { project: job.project }), due, running);
 
-/** "5.0 % idle, 6.40 of 128 device hours, 16.00 CNY"; null where there is nothing to say. */
+/** Format idle time: "5.0 % idle, 6.40 of 128 device hours, 16.00 CNY". Null without idle time. */
 export function describeIdle(idle: Idle): { text: string; hint: string; wasted: boolean } | null {
   if (idle.idle === null || !idle.allocated || idle.end - idle.start < HOLD) return null;
   const all = `${hours(idle.allocated)} device hours`;
   const missing = 1 - idle.measured / idle.allocated;
-  const parts = [`${quantity(idle.idle / idle.allocated, "1")} idle`];
+  const parts = [`${formatQuantity(idle.idle / idle.allocated, "1")} idle`];
   if (idle.idle) parts.push(`${hours(idle.idle)} of ${all}`);
-  if (idle.idle && idle.cost !== null) parts.push(amount(idle.cost, idle.currency));
-  if (missing > UNMEASURED) parts.push(`${quantity(missing, "1")} not measured`);
+  if (idle.idle && idle.cost !== null) parts.push(formatMoney(idle.cost, idle.currency));
+  if (missing > UNMEASURED) parts.push(`${formatQuantity(missing, "1")} not measured`);
   const hints = [`The job had its devices for ${all}. A device is idle after 15 minutes at 1 % or less.`];
   if (idle.idle && idle.cost !== null && idle.unpriced) hints.push(`${hours(idle.unpriced)} of these hours have no price.`);
   return { text: parts.join(", "), hint: hints.join(" "), wasted: idle.idle > 0 };
 }
 
-/** Device seconds as hours: "6.40", "1,054". */
+/** Format device seconds as hours: "6.40", "1,054". */
 export function hours(seconds: number): string {
   const value = seconds / 3600;
   return value >= 100 ? Math.round(value).toLocaleString("en") : value.toFixed(value >= 10 ? 1 : 2);

@@ -1,14 +1,14 @@
-// The end of a failed job's log, from its last traceback on.
+// End of a failed job's log, from the last traceback on.
 import { type LogLine, type Schemas, address } from "../api/client";
-import { useNewest, useRead } from "../parts/hooks";
+import { useScrollToEnd, useRead } from "../parts/hooks";
 import { keyOf } from "../parts/log";
 import type { LogPlace } from "./finding";
 
-/** Lines that are read. */
+/** Number of lines that are read. */
 const READ = 80;
-/** Lines that are shown where there is no traceback among them. */
+/** Number of lines shown if none is a traceback. */
 const SHOWN = 8;
-/** Lines behind the telling one that belong to it, by their time in milliseconds. */
+/** Milliseconds after the relevant line within which lines belong to it. */
 const AFTER = 1000;
 const BEGINNING = "Traceback (most recent call last)";
 
@@ -16,8 +16,8 @@ export function LogEnd(given: { job: { id: string; project: string }; place: Log
   const { job, place, open } = given;
   const query = { project: job.project, replica: place.replica ? [place.replica] : [], order: "desc", limit: READ, end: place.end === null ? null : place.end + AFTER };
   const response = useRead<Schemas["LogList"]>(address("/api/jobmeter/v1/jobs/{job}/logs", { job: job.id }, query));
-  const { box, onScroll } = useNewest(response.data, true);
-  const lines = ending([...(response.data?.lines ?? [])].reverse());
+  const { box, onScroll } = useScrollToEnd(response.data, true);
+  const lines = fromLastTraceback([...(response.data?.lines ?? [])].reverse());
   if (!lines.length) return null;
   return (
     <div class="log-end">
@@ -38,8 +38,8 @@ export function LogEnd(given: { job: { id: string; project: string }; place: Log
   );
 }
 
-/** From the beginning of the last traceback on, else the last lines. */
-function ending(lines: readonly LogLine[]): readonly LogLine[] {
+/** Return the lines from the start of the last traceback on, else the last lines. */
+function fromLastTraceback(lines: readonly LogLine[]): readonly LogLine[] {
   const at = lines.map((line) => line.text.includes(BEGINNING)).lastIndexOf(true);
   return at < 0 ? lines.slice(-SHOWN) : lines.slice(at);
 }

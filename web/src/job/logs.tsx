@@ -1,14 +1,14 @@
-// What the processes wrote: newest at the end, followed while the job runs, searched by the server.
+// Log of the job: newest lines at the end, followed while the job runs, searched by the server.
 import { useState } from "preact/hooks";
 import { type LogLine, address } from "../api/client";
 import type { Cursor, Mark, Range } from "../charts/axis";
-import { parts } from "../format";
-import { useNewest, useRested, useZone } from "../parts/hooks";
+import { splitTime } from "../format";
+import { useScrollToEnd, useDebounced, useZone } from "../parts/hooks";
 import { memo } from "../parts/memo";
 import { keyOf, useLog } from "../parts/log";
 import { LogLines } from "../parts/log-lines";
 import { Follow, LogTools, searchOf } from "../parts/log-tools";
-import { Problem, Section } from "../parts/small";
+import { Problem, Section } from "../parts/elements";
 
 export const Logs = memo(function Logs(given: { job: { id: string; project: string }; range: Range | null; running: boolean; replica: string | null; cursor: Cursor; chosen: Mark | null; choose: (mark: Mark | null) => void; ready: boolean }) {
   useZone();
@@ -16,7 +16,7 @@ export const Logs = memo(function Logs(given: { job: { id: string; project: stri
   const [text, setText] = useState("");
   const [level, setLevel] = useState("");
   const [following, setFollowing] = useState(true);
-  const searched = useRested(text.trim(), 200);
+  const searched = useDebounced(text.trim(), 200);
   const asked = searchOf(searched);
   const search = { project: job.project, ...asked, level: level || null, replica: replica ? [replica] : [] };
   const log = useLog({
@@ -27,7 +27,7 @@ export const Logs = memo(function Logs(given: { job: { id: string; project: stri
     ready,
   });
   const { lines } = log;
-  const box = useNewest(lines, following);
+  const box = useScrollToEnd(lines, following);
   const several = new Set(lines?.map((line) => line.replica)).size > 1;
   const narrowed = Boolean(searched || level || replica || range);
   const aside = (
@@ -37,8 +37,8 @@ export const Logs = memo(function Logs(given: { job: { id: string; project: stri
   );
   return (
     <Section id="logs" title={replica ? `Log of ${replica}` : "Log"} aside={aside}>
-      {log.error && <Problem error={log.error} again={log.again} />}
-      {lines && !lines.length && <p class="hint">{narrowed ? "No line matches." : "No line was stored. jobmeter run stores what its command writes; others push lines to the API."}</p>}
+      {log.error && <Problem error={log.error} reload={log.reload} />}
+      {lines && !lines.length && <p class="hint">{narrowed ? "No lines match." : "No log lines are stored for this job. jobmeter run stores the output of its command; other programs push lines to the API."}</p>}
       {lines && lines.length > 0 && (
         <LogLines
           log={log}
@@ -52,14 +52,14 @@ export const Logs = memo(function Logs(given: { job: { id: string; project: stri
                   type="button"
                   class="link"
                   aria-pressed={chosen?.key === key}
-                  aria-label={`Mark ${parts(line.time).time} on every chart`}
+                  aria-label={`Mark ${splitTime(line.time).time} on every chart`}
                   onClick={() => choose(chosen?.key === key ? null : markOf(line))}
                 >
-                  {parts(line.time).time}
+                  {splitTime(line.time).time}
                 </button>
               </time>
               {several && <span class="where">{line.replica}</span>}
-              <span class="text">{marked(line.text, asked.contains ?? "")}</span>
+              <span class="text">{highlight(line.text, asked.contains ?? "")}</span>
             </div>
           )}
         />
@@ -76,8 +76,8 @@ const markOf = (line: LogLine): Mark => ({
   key: keyOf(line),
 });
 
-/** The text with what was searched for marked. */
-function marked(text: string, wanted: string) {
+/** Highlight the search text. */
+function highlight(text: string, wanted: string) {
   if (!wanted) return text;
   const pieces = [];
   const low = text.toLowerCase();

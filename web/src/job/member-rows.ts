@@ -1,6 +1,6 @@
-// The rows of the table of replicas: a row for each device of a replica, or one for a replica without devices.
+// Rows of the replica table: one for each device, or one for a replica without devices.
 import type { JobDetail, Replica } from "../api/client";
-import { natural } from "../format";
+import { compareNatural } from "../format";
 
 export interface MemberRow {
   replica: string;
@@ -14,15 +14,15 @@ export interface MemberRow {
   first: boolean;
 }
 
-/** The newest attempt of each replica. */
-export function latest(replicas: readonly Replica[]): Map<string, Replica> {
+/** Return the newest attempt of each replica. */
+export function newestAttempts(replicas: readonly Replica[]): Map<string, Replica> {
   const found = new Map<string, Replica>();
   for (const one of replicas) if ((found.get(one.name)?.attempt ?? -1) <= one.attempt) found.set(one.name, one);
   return found;
 }
 
-/** By rank, then by name. */
-export function rowsOf(detail: JobDetail, newest: ReadonlyMap<string, Replica>): MemberRow[] {
+/** Return the rows, by rank, then by name. */
+export function memberRows(detail: JobDetail, newest: ReadonlyMap<string, Replica>): MemberRow[] {
   const rows: MemberRow[] = [];
   const names = new Set([...newest.keys(), ...detail.devices.map((one) => one.replica)]);
   for (const name of names) {
@@ -34,5 +34,5 @@ export function rowsOf(detail: JobDetail, newest: ReadonlyMap<string, Replica>):
     if (!devices.length) rows.push({ ...base, node: replica?.node ?? "", device: "", rank: replica?.rank ?? null, first: true });
     devices.forEach((one, at) => rows.push({ ...base, node: one.node, device: one.device, rank: one.rank ?? replica?.rank ?? null, first: at === 0 }));
   }
-  return rows.sort((a, b) => (a.rank ?? 1e9) - (b.rank ?? 1e9) || natural(a.replica, b.replica) || natural(a.device, b.device));
+  return rows.sort((a, b) => (a.rank ?? 1e9) - (b.rank ?? 1e9) || compareNatural(a.replica, b.replica) || compareNatural(a.device, b.device));
 }

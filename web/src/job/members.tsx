@@ -2,18 +2,18 @@ import { useMemo, useState } from "preact/hooks";
 import type { JobDetail, Line } from "../api/client";
 import { METRICS } from "../catalog";
 import { median } from "../charts/lines";
-import { duration, natural, plural, quantity } from "../format";
+import { formatDuration, compareNatural, pluralize, formatQuantity } from "../format";
 import { memo } from "../parts/memo";
-import { Section, State } from "../parts/small";
-import { href } from "../router";
-import { difference, isApart } from "./compared";
-import { type MemberRow, latest, rowsOf } from "./member-rows";
+import { Section, State } from "../parts/elements";
+import { nodeHref } from "../router";
+import { formatDifference, isOutlier } from "./differences";
+import { type MemberRow, newestAttempts, memberRows } from "./member-rows";
 
 const SHOWN = 32;
-/** Network and disk have charts alone: a replica's row would not fit. */
+/** Network and disk metrics have charts only: the row has no room for them. */
 const COLUMNS = METRICS.filter((metric) => metric.column && ["cpu", "memory", "accelerators"].includes(metric.group));
 
-/** The column that sorts, and its direction. Without one the rows that findings name are first. */
+/** Sort order. Without one, the rows of findings come first. */
 interface Order {
   by: string;
   down: boolean;
@@ -23,15 +23,15 @@ interface Column {
   id: string;
   title: string;
   number?: boolean;
-  /** What sorts; null is last in both directions. */
+  /** Sort key; null sorts last in both directions. */
   key: (row: MemberRow) => string | number | null;
 }
 
-/** Every replica with its newest values in the range, its devices below it. A click shows it on every chart. */
+/** Table of replicas and devices with their newest values in the range. A click shows one on every chart. */
 export const Members = memo(function Members(given: {
   detail: JobDetail;
   lines: ReadonlyMap<string, readonly Line[]>;
-  /** The replicas that findings name, and their statements; the worst first. */
+  /** Replicas of findings with their statements, worst first. */
   named: ReadonlyMap<string, string>;
   chosen: string | null;
   choose: (member: string | null) => void;
@@ -40,16 +40,16 @@ export const Members = memo(function Members(given: {
   const { detail, lines, named, chosen, choose, guest } = given;
   const [all, setAll] = useState(false);
   const [order, setOrder] = useState<Order | null>(null);
-  const newest = useMemo(() => latest(detail.replicas), [detail]);
-  const rows = rowsOf(detail, newest);
+  const newest = useMemo(() => newestAttempts(detail.replicas), [detail]);
+  const rows = memberRows(detail, newest);
   if (!rows.length) return null;
   const metrics = COLUMNS.filter(({ name }) => lines.has(name)).map(({ name, column }) => {
-    const mine = byMember(lines.get(name) ?? []);
+    const mine = indexLines(lines.get(name) ?? []);
     const valueOf = (row: MemberRow) => newestOf(mine, row);
     const values = rows.map(valueOf).filter((value): value is number => value !== null);
     return { id: name, title: column, number: true, key: valueOf, unit: lines.get(name)?.[0]?.unit ?? "", middle: values.length > 2 ? median(values) : null };
   });
-  // Where all ran as long as each other, the header says how long.
+  // If all replicas ran equally long, the header shows the duration.
   const vary = new Set(rows.map((row) => row.took && Math.round(row.took / 1000))).size > 1;
   const took = detail.job.state === "Running" ? "Running for" : "Took";
   const columns: Column[] = [
@@ -64,14 +64,14 @@ export const Members = memo(function Members(given: {
   ];
   const has = (id: string) => columns.some((column) => column.id === id);
   const sorting = columns.find((column) => column.id === order?.by);
-  const sorted = sorting ? bySorting(rows, sorting.key, order!.down) : byFinding(rows, named);
+  const sorted = sorting ? sortByKey(rows, sorting.key, order!.down) : sortByFinding(rows, named);
   const shown = all ? sorted : sorted.slice(0, SHOWN);
-  // Sorted otherwise a replica's rows are apart: then each says whose it is.
+  // In another order the rows of a replica are separated, so each shows its name.
   const isFirst = (row: MemberRow) => row.first || sorting !== undefined;
   const turn = (id: string, number = false) => setOrder(order?.by !== id ? { by: id, down: number && id !== "rank" } : order.down === (number && id !== "rank") ? { by: id, down: !order.down } : null);
   const [replicas, devices] = [newest.size || rows.length, detail.devices.length];
   return (
-    <Section id="replicas" title={`${replicas} ${plural(replicas, "replica")}, ${devices} ${plural(devices, "device")}`}>
+    <Section id="replicas" title={`${replicas} ${pluralize(replicas, "replica")}, ${devices} ${pluralize(devices, "device")}`}>
       <div class="wide" tabIndex={0} role="region" aria-label="Replicas and devices">
         <table class="sortable">
           <thead>
@@ -103,16 +103,16 @@ export const Members = memo(function Members(given: {
                     {row.attempt > 0 && isFirst(row) && <small> attempt {row.attempt}</small>}
                   </th>
                   <td>{row.device}</td>
-                  <td>{guest || !row.node ? row.node : <a href={href(["nodes", row.node])}>{row.node}</a>}</td>
+                  <td>{guest || !row.node ? row.node : <a href={nodeHref(row.node)}>{row.node}</a>}</td>
                   {has("pod") && <td>{isFirst(row) ? row.pod : ""}</td>}
                   {has("state") && <td>{row.state && isFirst(row) ? <State state={row.state} /> : ""}</td>}
-                  {has("took") && <td class="number">{isFirst(row) && row.took !== null ? duration(row.took) : ""}</td>}
+                  {has("took") && <td class="number">{isFirst(row) && row.took !== null ? formatDuration(row.took) : ""}</td>}
                   {metrics.map(({ id, key, unit, middle }) => {
                     const own = key(row);
                     return (
                       <td class="number" key={id}>
-                        {own === null ? "" : quantity(own, unit)}
-                        {text && own !== null && middle !== null && isApart(own, middle) && <b class="apart"> {difference(own, middle, unit, true)}</b>}
+                        {own === null ? "" : formatQuantity(own, unit)}
+                        {text && own !== null && middle !== null && isOutlier(own, middle) && <b class="apart"> {formatDifference(own, middle, unit, true)}</b>}
                       </td>
                     );
                   })}
@@ -131,15 +131,15 @@ export const Members = memo(function Members(given: {
   );
 });
 
-/** The rows that findings name first, the worst of them first; the others stay in their order. */
-function byFinding(rows: readonly MemberRow[], named: ReadonlyMap<string, string>): MemberRow[] {
+/** Move the rows of findings to the top, worst first. The others keep their order. */
+function sortByFinding(rows: readonly MemberRow[], named: ReadonlyMap<string, string>): MemberRow[] {
   const places = new Map([...named.keys()].map((name, at) => [name, at]));
   const place = (row: MemberRow) => places.get(row.replica) ?? places.size;
   return [...rows].sort((a, b) => place(a) - place(b));
 }
 
-function bySorting(rows: readonly MemberRow[], key: Column["key"], down: boolean): MemberRow[] {
-  const compare = (a: string | number, b: string | number) => (typeof a === "number" && typeof b === "number" ? a - b : natural(String(a), String(b)));
+function sortByKey(rows: readonly MemberRow[], key: Column["key"], down: boolean): MemberRow[] {
+  const compare = (a: string | number, b: string | number) => (typeof a === "number" && typeof b === "number" ? a - b : compareNatural(String(a), String(b)));
   return [...rows].sort((one, other) => {
     const [a, b] = [key(one), key(other)];
     if (a === null || b === null) return Number(a === null) - Number(b === null);
@@ -149,8 +149,8 @@ function bySorting(rows: readonly MemberRow[], key: Column["key"], down: boolean
 
 const memberKey = (replica: string, device: string): string => `${replica}\u0000${device}`;
 
-/** The lines of a metric by whose they are; of several of a replica, as after a move, the first one. */
-function byMember(lines: readonly Line[]): Map<string, Line> {
+/** Index the series of a metric by replica and device. A replica that moved has several: the first one counts. */
+function indexLines(lines: readonly Line[]): Map<string, Line> {
   const found = new Map<string, Line>();
   for (const line of lines) {
     const key = memberKey(line.replica, line.device);

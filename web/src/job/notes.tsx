@@ -1,12 +1,12 @@
-// Tags and notes that people put on a job: shown to all who see the job, changed by those who may write.
+// Tags and notes of a job: visible to all who see the job, editable with write permission.
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { type Schemas, BASE, Refusal, address, change, queryText } from "../api/client";
+import { type Schemas, BASE, address, queryText, send } from "../api/client";
 import type { Mark } from "../charts/axis";
-import { isUtc, moment, parts } from "../format";
+import { isUtc, formatTime, splitTime } from "../format";
 import { ownUser } from "../jobs/saved";
-import { type Asked, useRead } from "../parts/hooks";
+import { type ReadState, useAction, useRead } from "../parts/hooks";
 import { memo } from "../parts/memo";
-import { Moment, Problem } from "../parts/small";
+import { Moment, Problem } from "../parts/elements";
 import { href } from "../router";
 
 type Annotations = Schemas["Annotations"];
@@ -20,46 +20,37 @@ const SHOWN = 3;
 const LONGEST_TAG = 64;
 const LONGEST_NOTE = 4000;
 
-export function useAnnotations(job: Ref, ready: boolean): Asked<Annotations> & { marks: readonly Mark[] } {
+export function useAnnotations(job: Ref, ready: boolean): ReadState<Annotations> & { marks: readonly Mark[] } {
   const asked = useRead<Annotations>(ready ? address("/api/jobmeter/v1/jobs/{job}/annotations", { job: job.id }, { project: job.project }) : null);
   const marks = useMemo(() => (asked.data?.notes ?? []).flatMap((note) => markOf(note) ?? []), [asked.data]);
   return { ...asked, marks };
 }
 
-/** The mark of a note on the time axis; null for a note about the whole job. */
+/** Return the mark of a note on the time axis; null for a note about the whole job. */
 const markOf = (note: Note): Mark | null => (note.time === null ? null : { start: note.time, end: note.time, level: "info", text: note.text, key: note.id, flag: true });
 
 export const Notes = memo(function Notes(given: {
   job: Ref;
   found: Annotations | null;
-  again: () => void;
+  reload: () => void;
   writer: boolean;
   guest: boolean;
   chosen: Mark | null;
   choose: (mark: Mark | null) => void;
-  /** The moment that a new note is about, unless the writer enters another one. */
+  /** Default time of a new note. */
   proposed: number;
 }) {
   const { job, found, writer, guest, chosen, choose } = given;
   const [writing, setWriting] = useState(false);
   const [all, setAll] = useState(false);
-  const [problem, setProblem] = useState<Refusal | null>(null);
-  const [busy, setBusy] = useState(false);
+  const { busy, error, perform } = useAction();
   if (!found && writer) return <section class="notes" aria-label="Tags and notes"><div class="line" /></section>;
   if (!found || (!writer && !found.tags.length && !found.notes.length)) return null;
-  const send = async (method: "POST" | "DELETE", path: string, body?: object): Promise<boolean> => {
-    setBusy(true);
-    setProblem(null);
-    try {
-      await change(method, `${BASE}/jobs/${encodeURIComponent(job.id)}/${path}?${queryText({ project: job.project })}`, undefined, body && { ...body, author: ownUser() });
-      given.again();
-      return true;
-    } catch (error) {
-      if (error instanceof Refusal) setProblem(error);
-      return false;
-    } finally {
-      setBusy(false);
-    }
+  const write = async (method: "POST" | "DELETE", path: string, body?: object): Promise<boolean> => {
+    const url = `${BASE}/jobs/${encodeURIComponent(job.id)}/${path}?${queryText({ project: job.project })}`;
+    const done = await perform(() => send(method, url, body && { ...body, author: ownUser() }));
+    if (done) given.reload();
+    return done;
   };
   const notes = all ? found.notes : found.notes.slice(-SHOWN);
   return (
@@ -70,25 +61,25 @@ export const Notes = memo(function Notes(given: {
             <li key={tag} title={author || by ? `Added by ${author || by}` : undefined}>
               {guest ? tag : <a href={href([], { tag })}>{tag}</a>}
               {writer && (
-                <button type="button" class="link" disabled={busy} aria-label={`Remove tag ${tag}`} onClick={() => void send("POST", "tags", { remove: [tag] })}>
+                <button type="button" class="link" disabled={busy} aria-label={`Remove tag ${tag}`} onClick={() => void write("POST", "tags", { remove: [tag] })}>
                   ×
                 </button>
               )}
             </li>
           ))}
         </ul>
-        {writer && <NewTag busy={busy} add={(tag) => send("POST", "tags", { add: [tag] })} />}
+        {writer && <NewTag busy={busy} add={(tag) => write("POST", "tags", { add: [tag] })} />}
         {writer && !writing && (
           <button type="button" onClick={() => setWriting(true)}>
             Write a note
           </button>
         )}
       </div>
-      {problem && <Problem error={problem} />}
-      {writing && <NewNote proposed={given.proposed} busy={busy} close={() => setWriting(false)} write={(note) => send("POST", "notes", note)} />}
+      {error && <Problem error={error} />}
+      {writing && <NewNote proposed={given.proposed} busy={busy} close={() => setWriting(false)} write={(note) => write("POST", "notes", note)} />}
       {found.notes.length > notes.length && (
         <button type="button" class="link" onClick={() => setAll(true)}>
-          {found.notes.length - notes.length} earlier
+          {found.notes.length - notes.length} earlier notes
         </button>
       )}
       <ul class="written" aria-label="Notes">
@@ -108,7 +99,7 @@ export const Notes = memo(function Notes(given: {
                 <Moment ms={note.created} short />
               </span>
               {writer && (
-                <button type="button" class="link" disabled={busy} aria-label={`Delete the note: ${note.text.slice(0, 60)}`} onClick={() => void send("DELETE", `notes/${encodeURIComponent(note.id)}`)}>
+                <button type="button" class="link" disabled={busy} aria-label={`Delete the note: ${note.text.slice(0, 60)}`} onClick={() => void write("DELETE", `notes/${encodeURIComponent(note.id)}`)}>
                   Delete
                 </button>
               )}
@@ -137,10 +128,10 @@ function NewTag({ busy, add }: { busy: boolean; add: (tag: string) => Promise<bo
 function NewNote(given: { proposed: number; busy: boolean; close: () => void; write: (note: { text: string; time: number | null }) => Promise<boolean> }) {
   const [text, setText] = useState("");
   const [about, setAbout] = useState<"moment" | "job">("moment");
-  const [time, setTime] = useState(() => fieldOf(given.proposed));
-  // A mark that is chosen meanwhile is what the note is about.
-  useEffect(() => setTime(fieldOf(given.proposed)), [given.proposed]);
-  const at = timeOf(time);
+  const [time, setTime] = useState(() => toField(given.proposed));
+  // A newly chosen mark changes the default time.
+  useEffect(() => setTime(toField(given.proposed)), [given.proposed]);
+  const at = fromField(time);
   const valid = text.trim() !== "" && (about === "job" || at !== null);
   return (
     <form
@@ -153,8 +144,8 @@ function NewNote(given: { proposed: number; busy: boolean; close: () => void; wr
     >
       <textarea aria-label="Note" rows={2} maxLength={LONGEST_NOTE} value={text} autoFocus onInput={(event) => setText(event.currentTarget.value)} />
       <div class="line">
-        <select aria-label="What the note is about" value={about} onChange={(event) => setAbout(event.currentTarget.value as "moment" | "job")}>
-          <option value="moment">About the moment</option>
+        <select aria-label="Subject of the note" value={about} onChange={(event) => setAbout(event.currentTarget.value as "moment" | "job")}>
+          <option value="moment">About a moment</option>
           <option value="job">About the whole job</option>
         </select>
         {about === "moment" && <input type="datetime-local" step={1} aria-label={`Moment, ${isUtc() ? "UTC" : "local time"}`} value={time} onInput={(event) => setTime(event.currentTarget.value)} />}
@@ -164,20 +155,20 @@ function NewNote(given: { proposed: number; busy: boolean; close: () => void; wr
         <button type="button" onClick={given.close}>
           Cancel
         </button>
-        {about === "moment" && <span class="hint">{at === null ? "Enter a moment." : `Marked on every chart at ${moment(at)}.`}</span>}
+        {about === "moment" && <span class="hint">{at === null ? "Enter a time." : `Marked on every chart at ${formatTime(at)}.`}</span>}
       </div>
     </form>
   );
 }
 
-/** A moment as the field for it has it, in the zone that is shown. */
-function fieldOf(ms: number): string {
-  const { day, time } = parts(ms);
+/** Format a time for an `input type=datetime-local` in the chosen zone. */
+function toField(ms: number): string {
+  const { day, time } = splitTime(ms);
   return `${day}T${time}`;
 }
 
-/** The moment in that field; null for none. */
-function timeOf(text: string): number | null {
+/** Parse the value of that input; null if empty. */
+function fromField(text: string): number | null {
   const ms = Date.parse(isUtc() ? `${text}Z` : text);
   return Number.isNaN(ms) ? null : ms;
 }

@@ -1,14 +1,14 @@
 import { useCallback, useEffect, useMemo, useState } from "preact/hooks";
 import { type JobDetail, type LiveJob, type Schemas } from "../api/client";
 import { Cursor, type Mark, type Range } from "../charts/axis";
-import { groups } from "../charts/groups";
-import { aloneInTurn } from "../charts/turns";
-import { type Asked, useAgain, useOnce, useRead, useRested, useZone } from "../parts/hooks";
-import { Notice, Problem } from "../parts/small";
-import { changed, go, goOnceDrawn, href, place } from "../router";
+import { groupMetrics } from "../charts/groups";
+import { scheduleRender } from "../charts/scheduler";
+import { type ReadState, useRetry, useLatch, useRead, useDebounced, useZone } from "../parts/hooks";
+import { Notice, Problem } from "../parts/elements";
+import { mergeQuery, go, goAfterPaint, href, place } from "../router";
 import { Alerts, useAlerts } from "./alerts";
 import { Charts } from "./charts";
-import { life, byOf, useLive, useMeasured } from "./data";
+import { rangeOf, byOf, useLive, useMeasured } from "./data";
 import { Events } from "./events";
 import { useBounds } from "./bounds";
 import { type Finding, flagsOf, markOf, namesOf, replicasOf } from "./finding";
@@ -17,8 +17,8 @@ import { Header } from "./header";
 import { useIdle } from "./idle";
 import { Logs } from "./logs";
 import { Members } from "./members";
-import { jobQuestions } from "./questions";
-import { Marked } from "./marked";
+import { jobUrls } from "./requests";
+import { Marked } from "./mark-bar";
 import { Notes, useAnnotations } from "./notes";
 import { Phases, usePhases } from "./phases";
 import { RankPanel } from "./rank";
@@ -29,41 +29,41 @@ import { TimeBar } from "./timebar";
 const HOUR = 3_600_000;
 const NO_NAMES: readonly string[] = [];
 const NO_FINDINGS: readonly Finding[] = [];
-/** Answers that come within so many milliseconds come together. */
+/** Milliseconds within which responses are rendered together. */
 const TOGETHER = 250;
-/** How long what is read below the charts waits for them once another range is looked at, in milliseconds. */
+/** Debounce in milliseconds of the range for events and logs, so that charts load first after a zoom. */
 const BELOW = 400;
 
 export function JobPage({ id, query, guest = false, writer = false }: { id: string; query: URLSearchParams; guest?: boolean; writer?: boolean }) {
   useZone();
   const project = query.get("project");
-  const urls = jobQuestions(id, project);
+  const urls = jobUrls(id, project);
   const response = useRead<JobDetail>(urls.record);
   const names = useRead<Schemas["MetricNames"]>(urls.names);
-  if (response.error) return response.error.status === 404 ? <Missing id={id} /> : <Problem error={response.error} again={response.again} />;
+  if (response.error) return response.error.status === 404 ? <Missing id={id} /> : <Problem error={response.error} reload={response.reload} />;
   if (!response.data) return <JobSkeleton />;
-  return <Shown detail={response.data} names={names} query={query} again={response.again} guest={guest} writer={writer} />;
+  return <Shown detail={response.data} names={names} query={query} reload={response.reload} guest={guest} writer={writer} />;
 }
 
 function Missing({ id }: { id: string }) {
   return (
-    <Notice title={`There is no job ${id} that you may see.`}>
-      <p>It was deleted, its id is misspelt, or this key may not see its project: then sign in with a key of that project.</p>
-      <a href={href([], { q: id })}>Search for it among all jobs</a>
+    <Notice title={`There is no job ${id}, or your key may not see it.`}>
+      <p>Check the id: the job may be deleted. If it is in another project, sign in with a key of that project.</p>
+      <a href={href([], { q: id })}>Search all jobs for it</a>
     </Notice>
   );
 }
 
 interface ShownGiven {
   detail: JobDetail;
-  names: Asked<Schemas["MetricNames"]>;
+  names: ReadState<Schemas["MetricNames"]>;
   query: URLSearchParams;
-  again: () => void;
+  reload: () => void;
   guest: boolean;
   writer: boolean;
 }
 
-function Shown({ detail, names, query, again, guest, writer }: ShownGiven) {
+function Shown({ detail, names, query, reload, guest, writer }: ShownGiven) {
   const [latest, setLatest] = useState<LiveJob | null>(null);
   const job = latest?.job ?? detail.job;
   const ref = useMemo(() => ({ id: detail.job.id, project: detail.job.project }), [detail.job.id, detail.job.project]);
@@ -73,9 +73,9 @@ function Shown({ detail, names, query, again, guest, writer }: ShownGiven) {
   const [alert, setAlert] = useState<Mark | null>(null);
   const [line, setLine] = useState<Mark | null>(null);
   const [note, setNote] = useState<Mark | null>(null);
-  const placeOf = (values: Record<string, string | null>) => href(["jobs", ref.id], changed(place().query, values));
+  const placeOf = (values: Record<string, string | null>) => href(["jobs", ref.id], mergeQuery(place().query, values));
   const set = useCallback((values: Record<string, string | null>) => go(placeOf(values), true), [ref.id]);
-  const look = useCallback((from: string | null, to: string | null) => goOnceDrawn(placeOf({ from, to })), [ref.id]);
+  const look = useCallback((from: string | null, to: string | null) => goAfterPaint(placeOf({ from, to })), [ref.id]);
   const chosen = query.get("rank");
   const choose = useCallback((member: string | null) => set({ rank: member }), [set]);
   const chooseFinding = useCallback((finding: string | null) => set({ finding }), [set]);
@@ -87,25 +87,25 @@ function Shown({ detail, names, query, again, guest, writer }: ShownGiven) {
     [set],
   );
 
-  // Of a job that runs, until its newest update: charts are not drawn anew for a moment that nothing is known of.
-  const whole = useMemo(() => life(job), [job]);
+  // The range of a running job ends at its newest update: drawing charts without new data would be waste.
+  const whole = useMemo(() => rangeOf(job), [job]);
   const [from, to] = [query.get("from"), query.get("to")];
   const zoomed = useMemo(() => zoomOf(from, to), [from, to]);
   const [window, setWindow] = useState(HOUR);
-  const [first] = useState(() => life(detail.job));
-  // While following, the range that was asked for stays and the one that is shown moves on.
-  const shown = useMemo<Range>(() => zoomed ?? (running ? newest(whole, window) : whole), [zoomed, running, whole, window]);
-  const [base, setBase] = useState<Range>(() => (running ? newest(first, window) : first));
+  const [first] = useState(() => rangeOf(detail.job));
+  // While following, the loaded range stays fixed and the visible range moves on.
+  const shown = useMemo<Range>(() => zoomed ?? (running ? lastPart(whole, window) : whole), [zoomed, running, whole, window]);
+  const [base, setBase] = useState<Range>(() => (running ? lastPart(first, window) : first));
   const wanted: Range = zoomed ?? base;
 
-  const found = useMemo(() => groups(names.data?.metrics ?? []), [names.data]);
+  const found = useMemo(() => groupMetrics(names.data?.metrics ?? []), [names.data]);
   const by = names.data ? byOf(detail.devices.length) : null;
-  const rested = useRested(wanted, 60);
-  const below = useRested(zoomed, BELOW, zoomed ? `${zoomed.start} ${zoomed.end}` : "");
+  const debounced = useDebounced(wanted, 60);
+  const below = useDebounced(zoomed, BELOW, zoomed ? `${zoomed.start} ${zoomed.end}` : "");
   const [turn, setTurn] = useState(0);
   const measureAgain = () => setTurn((now) => now + 1);
-  const measured = useMeasured(ref, found, by, detail.devices.length || detail.replicas.length, rested, turn);
-  useAgain(measured.error, measureAgain);
+  const measured = useMeasured(ref, found, by, detail.devices.length || detail.replicas.length, debounced, turn);
+  useRetry(measured.error, measureAgain);
   const [known, setFindings] = useState<readonly Finding[] | null>(null);
   const findings = known ?? NO_FINDINGS;
   const named = useMemo(() => replicasOf(findings), [findings]);
@@ -116,35 +116,35 @@ function Shown({ detail, names, query, again, guest, writer }: ShownGiven) {
   const finding = useMemo(() => [...namesOf(findings)].find(([, name]) => name === called)?.[0] ?? null, [findings, called]);
   const ranks = useRanks(measured.lines, shown, measured.step, query.get("heat"), named);
   const metrics = useMemo(() => found.flatMap((group) => group.main), [found]);
-  // The table is written once for all answers that come together, not with each.
-  const together = useRested(measured.lines, TOGETHER);
+  // Render the replica table once for responses that arrive together.
+  const together = useDebounced(measured.lines, TOGETHER);
   const settled = !measured.error && (metrics.length ? measured.lines.size > 0 : names.data !== null);
   const waiting = !ranks && replicas > 1 && !settled;
   const idle = useIdle(ref, detail.devices.length > 0 && names.data !== null && !measured.busy, running);
   const phases = usePhases(ref, names.data !== null && (!metrics.length || !measured.busy), running);
   const take = (update: LiveJob) => {
     setLatest(update);
-    if (!isOver(zoomed, update.start)) measured.take(update, zoomed ? zoomed.start : update.now - window);
+    if (!endsBefore(zoomed, update.start)) measured.take(update, zoomed ? zoomed.start : update.now - window);
   };
-  // What is read below the charts, and what costs the server much, waits until the first of them is there.
-  const begun = useOnce(measured.lines.size > 0 || names.error !== null || (names.data !== null && (!metrics.length || !measured.busy)));
+  // Events, logs and alerts wait for the first charts.
+  const begun = useLatch(measured.lines.size > 0 || names.error !== null || (names.data !== null && (!metrics.length || !measured.busy)));
   const alerts = useAlerts(ref, begun && !guest);
   const annotations = useAnnotations(ref, begun);
   const bounds = useBounds(detail.job, names.data?.metrics ?? NO_NAMES, by, whole, begun);
-  // Of a span that is over only the job is followed: none of its lines grows. What is looked at next rests first.
-  const over = isOver(zoomed, whole.end) || isOver(below, whole.end);
+  // A past range has no new points, so only the job's record is followed.
+  const over = endsBefore(zoomed, whole.end) || endsBefore(below, whole.end);
   const live = useLive(ref, over ? metrics.slice(0, 1) : metrics, over ? "job" : by, over ? null : measured.step, running && begun, take);
   useEffect(() => {
-    // A job that has ended is shown whole; one that has grown out of its step is read anew.
+    // An ended job is shown whole. A range that has outgrown its step is loaded again.
     if (!running && latest) {
-      setBase(life(latest.job));
-      again();
+      setBase(rangeOf(latest.job));
+      reload();
     } else if (running && !zoomed && shown.end - shown.start > 1.5 * (base.end - base.start)) {
       setBase(shown);
     }
   }, [running, latest]);
   useEffect(() => {
-    if (latest && !names.data?.metrics.length) names.again();
+    if (latest && !names.data?.metrics.length) names.reload();
   }, [latest]);
   useEffect(() => {
     document.title = `${job.name || job.id} · ${job.state} · Jobmeter`;
@@ -153,18 +153,18 @@ function Shown({ detail, names, query, again, guest, writer }: ShownGiven) {
     };
   }, [job.name, job.state]);
 
-  const brush = useCallback((range: Range) => aloneInTurn(() => look(String(Math.round(range.start)), String(Math.round(range.end)))), [look]);
+  const brush = useCallback((range: Range) => scheduleRender(() => look(String(Math.round(range.start)), String(Math.round(range.end)))), [look]);
   const setMetric = useCallback((metric: string) => set({ heat: metric }), [set]);
   const follow = useCallback(
     (length: number) => {
       setWindow(length);
-      setBase(newest(life(job), length));
+      setBase(lastPart(rangeOf(job), length));
       look(null, null);
     },
     [job, look],
   );
-  // What came while a part was looked at is read with the rest.
-  const reset = useCallback(() => aloneInTurn(() => (running ? follow(window) : look(null, null))), [running, follow, window, look]);
+  // New data that arrived while zoomed is loaded with the rest.
+  const reset = useCallback(() => scheduleRender(() => (running ? follow(window) : look(null, null))), [running, follow, window, look]);
   const marks = useMemo(() => [finding && markOf(finding), alert, event, line, note].filter((one): one is Mark => one !== null), [finding, alert, event, line, note]);
   const allMarks = useMemo(() => [...marks, ...annotations.marks.filter(({ key }) => key !== note?.key)], [marks, annotations.marks, note]);
   const view = { range: shown, step: measured.step, cursor, marks: allMarks, chosen, flags, brush };
@@ -172,11 +172,11 @@ function Shown({ detail, names, query, again, guest, writer }: ShownGiven) {
     <article class="job">
       <Header job={job} detail={detail} idle={idle} guest={guest} />
       <Findings job={ref} chosen={called} choose={chooseFinding} openLog={openLog} state={job.state} report={setFindings} settled={settled} measured={metrics.length > 0} guest={guest} ready={begun} />
-      <Alerts found={alerts.error ? null : alerts.data} again={alerts.again} job={ref} writer={writer} chosen={alert} choose={setAlert} />
+      <Alerts found={alerts.error ? null : alerts.data} reload={alerts.reload} job={ref} writer={writer} chosen={alert} choose={setAlert} />
       <Notes
         job={ref}
         found={annotations.data}
-        again={annotations.again}
+        reload={annotations.reload}
         writer={writer}
         guest={guest}
         chosen={note}
@@ -202,8 +202,8 @@ function Shown({ detail, names, query, again, guest, writer }: ShownGiven) {
         guest={guest}
       />
       <Phases phases={phases} range={shown} expected={detail.job.start !== null} />
-      {names.error && <Problem error={names.error} again={names.again} />}
-      {measured.error && <Problem error={measured.error} again={measureAgain} />}
+      {names.error && <Problem error={names.error} reload={names.reload} />}
+      {measured.error && <Problem error={measured.error} reload={measureAgain} />}
       {names.data && !metrics.length && <Unmeasured running={running} />}
       {marks.length > 0 && (
         <Marked
@@ -226,7 +226,7 @@ function Shown({ detail, names, query, again, guest, writer }: ShownGiven) {
         {chosen && <RankPanel member={chosen} detail={detail} lines={measured.lines} names={names.data?.metrics ?? NO_NAMES} text={named.get(chosen)} range={shown} choose={choose} order={ranks?.rows.lines} guest={guest} />}
       </div>
       <Charts groups={found} lines={measured.lines} {...view} busy={measured.busy} refused={measured.error !== null} job={ref} by={by ?? "device"} bounds={bounds} spoken={spoken} />
-      {/* What lies below the charts would move once it is known which charts there are. */}
+      {/* Render these once the charts are known, so that they do not move. */}
       {(names.data || names.error) && (
         <>
           <Members detail={detail} lines={together} named={named} chosen={chosen} choose={choose} guest={guest} />
@@ -241,10 +241,10 @@ function Shown({ detail, names, query, again, guest, writer }: ShownGiven) {
 }
 
 function Unmeasured({ running }: { running: boolean }) {
-  if (running) return <Notice title="Nothing was measured yet.">Figures appear here as soon as an agent sends them.</Notice>;
+  if (running) return <Notice title="No measurements yet.">Charts appear as soon as an agent sends samples.</Notice>;
   return (
-    <Notice title="Nothing was measured of this job.">
-      An agent on its nodes, or <code>jobmeter run -- COMMAND</code>, measures the next one. What was reported of this one is below.
+    <Notice title="No measurements of this job.">
+      To measure the next one, start an agent on its nodes or run <code>jobmeter run -- COMMAND</code>. Events and log of this job are below.
     </Notice>
   );
 }
@@ -254,8 +254,8 @@ function zoomOf(from: string | null, to: string | null): Range | null {
   return from !== null && to !== null && Number.isFinite(start) && end > start ? { start, end } : null;
 }
 
-/** Whether a range that was chosen ended before that time. */
-const isOver = (chosen: Range | null, time: number): boolean => chosen !== null && chosen.end < time;
+/** Return true if a chosen range ended before the time. */
+const endsBefore = (chosen: Range | null, time: number): boolean => chosen !== null && chosen.end < time;
 
-/** The last part of a range. */
-const newest = (whole: Range, length: number): Range => ({ start: Math.max(whole.start, whole.end - length), end: whole.end });
+/** Return the last `length` milliseconds of a range. */
+const lastPart = (whole: Range, length: number): Range => ({ start: Math.max(whole.start, whole.end - length), end: whole.end });

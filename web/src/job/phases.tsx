@@ -1,30 +1,30 @@
-// The phases of the job as a thin band on the time axis, with how long each took.
+// Phases of the job as a thin band on the time axis, with their durations.
 import { type Schemas, address } from "../api/client";
 import type { Range } from "../charts/axis";
-import { duration, quantity } from "../format";
+import { formatDuration, formatQuantity } from "../format";
 import { memo } from "../parts/memo";
-import { useOfLife } from "./data";
+import { useWholeJob } from "./data";
 
 type Found = Schemas["JobPhases"];
 type Span = Schemas["PhaseSpan"];
 export type PhaseName = Span["phase"];
 
-/** In the order in which a job goes through them. */
+/** Order in which a job goes through the phases. */
 const ORDER: readonly PhaseName[] = ["queued", "prepare", "start", "first_step", "training", "checkpoint", "restart", "repeat", "end", "unattributed"];
 const TITLES: Partial<Record<PhaseName, string>> = { prepare: "image pull or prolog", first_step: "first step", repeat: "repeated steps" };
-/** A narrower part of the band cannot be made out. */
+/** Share of the range below which a phase is too narrow to be visible. */
 const LEAST = 0.0005;
 
 export const usePhases = (job: { id: string; project: string }, due: boolean, running: boolean): Found | null =>
-  useOfLife<Found>(address("/api/jobmeter/v1/jobs/{job}/phases", { job: job.id }, { project: job.project }), due, running);
+  useWholeJob<Found>(address("/api/jobmeter/v1/jobs/{job}/phases", { job: job.id }, { project: job.project }), due, running);
 
-const titled = (phase: PhaseName): string => TITLES[phase] ?? phase;
+const phaseTitle = (phase: PhaseName): string => TITLES[phase] ?? phase;
 
-/** The band over the range that is shown, and the phases of the whole life with their lengths. */
+/** Band over the visible range, and the durations over the whole job. */
 export const Phases = memo(function Phases({ phases, range, expected }: { phases: Found | null; range: Range; expected: boolean }) {
-  // What lies below keeps its place once the answer is there.
+  // Reserve the height, so that the page below does not move.
   if (!phases && expected) return <div class="phases" />;
-  // Of a job without any phase that can be separated there is nothing to draw.
+  // A job without separable phases has nothing to draw.
   if (!phases?.spans.some((span) => span.phase !== "unattributed")) return null;
   const length = range.end - range.start;
   const share = (ms: number) => (ms - range.start) / length;
@@ -40,14 +40,14 @@ export const Phases = memo(function Phases({ phases, range, expected }: { phases
             key={`${span.start}`}
             class={`phase-${span.phase}`}
             style={{ left: `${100 * from}%`, width: `${100 * (to - from)}%` }}
-            title={`${titled(span.phase)}, ${duration(span.end - span.start)}${span.attempt ? `, after restart ${span.attempt}` : ""}`}
+            title={`${phaseTitle(span.phase)}, ${formatDuration(span.end - span.start)}${span.attempt ? `, after restart ${span.attempt}` : ""}`}
           />
         ))}
       </div>
       <ul>
         {ORDER.filter((phase) => phases.totals[phase]).map((phase) => (
-          <li key={phase} title={described(phases, phase, whole)}>
-            <i class={`phase-${phase}`} /> {titled(phase)} <b>{duration(phases.totals[phase]!)}</b>
+          <li key={phase} title={describePhase(phases, phase, whole)}>
+            <i class={`phase-${phase}`} /> {phaseTitle(phase)} <b>{formatDuration(phases.totals[phase]!)}</b>
           </li>
         ))}
       </ul>
@@ -55,8 +55,8 @@ export const Phases = memo(function Phases({ phases, range, expected }: { phases
   );
 });
 
-/** "3 times, 12 % of the time from its submission". */
-function described(phases: Found, phase: PhaseName, whole: number): string {
+/** Describe a phase: "3 times, 12 % of the time from its submission". */
+function describePhase(phases: Found, phase: PhaseName, whole: number): string {
   const times = phases.spans.filter((span) => span.phase === phase).length;
-  return `${times === 1 ? "once" : `${times} times`}, ${quantity(phases.totals[phase]! / whole, "1")} of the time`;
+  return `${times === 1 ? "once" : `${times} times`}, ${formatQuantity(phases.totals[phase]! / whole, "1")} of the time`;
 }

@@ -1,21 +1,20 @@
-// One rank beside the others: what it used, what the median rank used, and how far apart they are.
+// Panel of one rank: its values, the median rank, and the differences.
 import { useEffect, useMemo, useRef } from "preact/hooks";
-import { type JobDetail, type Line, type MetricLines, address, linesOf } from "../api/client";
+import { type JobDetail, type Line, type MetricLines, address, linesByMetric } from "../api/client";
 import type { Range } from "../charts/axis";
-import { byReplica, meanOf, median, place } from "../charts/lines";
+import { mergeDevices, meanOf, median, indexAtTime } from "../charts/lines";
 import { step as stepOf, stepText } from "../charts/steps";
-import { GROUPS, METRICS } from "../catalog";
-import { quantity } from "../format";
+import { GROUPS, METRICS, titleWithDevice } from "../catalog";
+import { formatQuantity } from "../format";
 import { useRead } from "../parts/hooks";
 import { memo } from "../parts/memo";
-import { State } from "../parts/small";
-import { named } from "../parts/titles";
-import { href } from "../router";
-import { difference, isApart } from "./compared";
+import { State } from "../parts/elements";
+import { nodeHref } from "../router";
+import { formatDifference, isOutlier } from "./differences";
 
-/** What says why a device is slow, and has no chart at first. */
+/** Metrics that explain a slow device and have no chart of their own at first. */
 const REASONS = /\.(clock\.sm|temperature|throttle\.[\w.]+)$/;
-/** A range is asked for in so many parts, so that what is shown live is not asked for with every update. */
+/** Number of parts that a range is rounded to, so that live updates do not repeat the request. */
 const PARTS = 20;
 
 interface Compared {
@@ -29,9 +28,9 @@ export const RankPanel = memo(function RankPanel(given: {
   member: string;
   detail: JobDetail;
   lines: ReadonlyMap<string, readonly Line[]>;
-  /** The names of all metrics of the job. */
+  /** Names of all metrics of the job. */
   names: readonly string[];
-  /** The statement of the finding that names this rank. */
+  /** Statement of the finding about this rank. */
   text: string | undefined;
   range: Range;
   choose: (member: string | null) => void;
@@ -42,7 +41,7 @@ export const RankPanel = memo(function RankPanel(given: {
   const panel = useRef<HTMLElement>(null);
   const reasons = useReasons(detail, names.filter((name) => REASONS.test(name) && !lines.has(name)), range);
   const compared = useMemo(() => {
-    const found = [...compare(member, lines, range), ...compare(member, reasons, range).filter((one) => !lines.has(one.metric) && isTelling(one))];
+    const found = [...compare(member, lines, range), ...compare(member, reasons, range).filter((one) => !lines.has(one.metric) && isRelevant(one))];
     return found.sort((a, b) => placeOf(a.metric) - placeOf(b.metric));
   }, [member, lines, reasons, range.start, range.end]);
   const members = (given.order ?? []).map((line) => line.replica || line.node);
@@ -55,7 +54,7 @@ export const RankPanel = memo(function RankPanel(given: {
     const box = panel.current?.getBoundingClientRect();
     if (box && (box.top > innerHeight || box.bottom < 0)) panel.current?.scrollIntoView({ block: "center" });
   }, [member]);
-  // Whoever opened it from the list of ranks is led into it, and back when it closes.
+  // A keyboard user who opened the panel from the list of ranks gets the focus moved into it, and back on close.
   useEffect(() => {
     if (document.activeElement?.closest(".heatrows")) panel.current?.querySelector<HTMLElement>("h3")?.focus({ preventScroll: true });
   }, [member]);
@@ -77,7 +76,7 @@ export const RankPanel = memo(function RankPanel(given: {
         <h3 id="rank-title" tabIndex={-1}>{rank === null ? member : `Rank ${rank}: ${member}`}</h3>
         {own?.state && <State state={own.state} />}
         <span class="close">
-          {at >= 0 && step(at - 1, "←", "Rank before")} {at >= 0 && step(at + 1, "→", "Next rank")}{" "}
+          {at >= 0 && step(at - 1, "←", "Previous rank")} {at >= 0 && step(at + 1, "→", "Next rank")}{" "}
           <button type="button" onClick={close}>
             Close
           </button>
@@ -85,7 +84,7 @@ export const RankPanel = memo(function RankPanel(given: {
       </header>
       <p class="where">
         {devices.length > 0 && `${devices.map((one) => one.device).join(", ")} `}
-        {node && <>on {guest ? node : <a href={href(["nodes", node])}>{node}</a>} </>}
+        {node && <>on {guest ? node : <a href={nodeHref(node)}>{node}</a>} </>}
         {own?.pod && <span class="hint">pod {own.pod} </span>}
         {own?.reason && <span class="hint">{own.reason}</span>}
       </p>
@@ -111,47 +110,43 @@ export const RankPanel = memo(function RankPanel(given: {
               {compared.map(({ metric, own, middle, unit }) => (
                 <tr key={metric} data-metric={metric}>
                   <th scope="row" title={metric}>
-                    {named(metric)}
+                    {titleWithDevice(metric)}
                   </th>
-                  <td class="number">{quantity(own, unit)}</td>
-                  <td class="number">{quantity(middle, unit)}</td>
-                  <td class={`number ${isApart(own, middle) ? "apart" : ""}`}>{own === null ? "not measured" : difference(own, middle, unit, true)}</td>
+                  <td class="number">{formatQuantity(own, unit)}</td>
+                  <td class="number">{formatQuantity(middle, unit)}</td>
+                  <td class={`number ${isOutlier(own, middle) ? "apart" : ""}`}>{own === null ? "not measured" : formatDifference(own, middle, unit, true)}</td>
                 </tr>
               ))}
             </tbody>
           </table>
         </div>
       )}
-      <p class="hint">Its log and its lines on every chart are shown below.</p>
+      <p class="hint">The charts below highlight this rank, and the log shows its lines.</p>
     </section>
   );
 });
 
-/** Each of these metrics by rank, as one value over about the range. */
+/** Read the metrics of each rank, as one value over the range. */
 function useReasons(detail: JobDetail, metrics: readonly string[], range: Range): ReadonlyMap<string, readonly Line[]> {
   const part = Math.max((range.end - range.start) / PARTS, 1000);
   const unit = 2 ** Math.ceil(Math.log2(part));
   const [start, end] = [Math.floor(range.start / unit) * unit, Math.ceil(range.end / unit) * unit];
   const query = { metric: metrics.slice(0, 90), by: "replica", start, end, step: stepText(stepOf(start, end, PARTS)), format: "columns", project: detail.job.project };
   const response = useRead<MetricLines>(metrics.length ? address("/api/jobmeter/v1/jobs/{job}/metrics", { job: detail.job.id }, query) : null);
-  return useMemo(() => {
-    const found = new Map<string, Line[]>();
-    for (const line of response.data ? linesOf(response.data) : []) found.set(line.metric, [...(found.get(line.metric) ?? []), line]);
-    return found;
-  }, [response.data]);
+  return useMemo(() => linesByMetric(response.data), [response.data]);
 }
 
-/** A clock and a temperature always; that a device was slowed only where this one was and others were not. */
-const isTelling = ({ metric, own, middle }: Compared): boolean => !metric.includes(".throttle.") || isApart(own, middle);
+/** Clocks and temperatures are always shown. Throttling is shown only if this rank differs from the others. */
+const isRelevant = ({ metric, own, middle }: Compared): boolean => !metric.includes(".throttle.") || isOutlier(own, middle);
 
 const order = new Map(GROUPS.flatMap(({ id }) => METRICS.filter(({ group }) => group === id)).map((metric, at) => [metric.name, at]));
-/** What is behind the charts stands beside its group: a clock comes after a temperature. */
+/** Metrics without a chart are sorted next to their group. */
 const placeOf = (metric: string): number => order.get(metric) ?? METRICS.length;
 
 function compare(member: string, lines: ReadonlyMap<string, readonly Line[]>, range: Range): Compared[] {
   const found: Compared[] = [];
   for (const [metric, some] of lines) {
-    const joined = byReplica(some);
+    const joined = mergeDevices(some);
     const means = joined.map((line) => mean(line, range));
     const middle = median(means);
     const at = joined.findIndex((line) => (line.replica || line.node) === member);
@@ -161,5 +156,5 @@ function compare(member: string, lines: ReadonlyMap<string, readonly Line[]>, ra
   return found;
 }
 
-/** NaN where nothing was measured in the range. */
-const mean = (line: Line, range: Range): number => meanOf(line.value, place(line.time, range.start), place(line.time, range.end));
+/** Return the mean over the range; NaN without values. */
+const mean = (line: Line, range: Range): number => meanOf(line.value, indexAtTime(line.time, range.start), indexAtTime(line.time, range.end));

@@ -1,16 +1,16 @@
 import { useMemo, useState } from "preact/hooks";
 import type { Line } from "../api/client";
 import type { Cursor, Mark, Range } from "../charts/axis";
-import { shownIn, title } from "../catalog";
-import { HeatMap, type Rows, rowsOf } from "../charts/heatmap";
+import { metricsIn, title } from "../catalog";
+import { HeatMap, type Rows, makeRows } from "../charts/heatmap";
 import { useDark, useZone } from "../parts/hooks";
 import { memo } from "../parts/memo";
-import { Choice, Section } from "../parts/small";
+import { Choice, Section } from "../parts/elements";
 
-/** So many of the ranks that findings name are named above the map; all of them are marked in it. */
+/** Maximum number of flagged ranks named above the map. All of them are marked in it. */
 const FEW = 4;
 
-/** What the ranks of a job say in one metric over the time that is shown. */
+/** Ranks of a job in one metric over the visible range. */
 export interface RankView {
   offered: string[];
   metric: string;
@@ -18,20 +18,20 @@ export interface RankView {
   rows: Rows;
 }
 
-/** The ranks in the metric that was asked for, else in the first one that several of them have; null where none has. */
+/** Return the ranks in the preferred metric, else in the first metric with several ranks; null without one. */
 export function useRanks(lines: ReadonlyMap<string, readonly Line[]>, range: Range, step: number, preferred: string | null, named: ReadonlyMap<string, string>): RankView | null {
-  const offered = useMemo(() => shownIn("ranks").filter((name) => new Set(lines.get(name)?.map((line) => line.replica || line.node)).size > 1), [lines]);
+  const offered = useMemo(() => metricsIn("ranks").filter((name) => new Set(lines.get(name)?.map((line) => line.replica || line.node)).size > 1), [lines]);
   const metric = preferred && offered.includes(preferred) ? preferred : offered[0];
   const mine = metric ? lines.get(metric) : undefined;
-  // Of another range they are made once its lines are there; until then the map shows what of these lies in it.
-  const rows = useMemo(() => rowsOf(mine ?? [], range, step, named), [mine, step, named]);
+  // The map shows the old rows, clipped to the new range, until their series arrive.
+  const rows = useMemo(() => makeRows(mine ?? [], range, step, named), [mine, step, named]);
   return useMemo(() => (metric && mine ? { offered, metric, unit: mine[0]?.unit ?? "", rows } : null), [offered, metric, mine, rows]);
 }
 
-/** The ranks over time, and by name those that a finding is about. */
+/** Heat map of the ranks, with the names of the flagged ones. */
 export const Ranks = memo(function Ranks(given: {
   ranks: RankView;
-  /** The findings are there. */
+  /** True once the findings are loaded. */
   known: boolean;
   range: Range;
   cursor: Cursor;
@@ -55,7 +55,7 @@ export const Ranks = memo(function Ranks(given: {
         ))}
       </select>
       <Choice
-        label="Meaning of the colours"
+        label="Colours show"
         value={difference ? "difference" : "value"}
         options={[
           ["value", "Value"],
@@ -68,7 +68,7 @@ export const Ranks = memo(function Ranks(given: {
   return (
     <Section id="ranks" title={`${rows.lines.length} ranks over time`} aside={aside}>
       <p class={`outliers ${rows.lines.length > 2 ? "some" : ""}`}>
-        {given.known && rows.outliers.length === 0 && rows.lines.length > 2 && <span class="hint">No finding names a rank.</span>}
+        {given.known && rows.outliers.length === 0 && rows.lines.length > 2 && <span class="hint">No rank has a finding.</span>}
         {rows.outliers.slice(0, FEW).map((one) => (
           <button
             type="button"
@@ -79,7 +79,7 @@ export const Ranks = memo(function Ranks(given: {
             <b>{one.member}</b> {one.text}
           </button>
         ))}
-        {rows.outliers.length > FEW && <span class="hint">and {rows.outliers.length - FEW} more, in this colour at the left</span>}
+        {rows.outliers.length > FEW && <span class="hint">and {rows.outliers.length - FEW} more, orange in the map</span>}
       </p>
       <HeatMap {...given} rows={rows} unit={unit} difference={difference} dark={dark} />
     </Section>

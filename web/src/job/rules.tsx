@@ -1,4 +1,4 @@
-// Rules that a sentence names: their titles are what people read, their names are what the API and the filters take.
+// Names of rules in a sentence are replaced by their titles. The API and the filters use the names.
 import { useMemo } from "preact/hooks";
 import { type Schemas, address } from "../api/client";
 import { ruleTitle } from "../catalog";
@@ -6,14 +6,14 @@ import { useRead } from "../parts/hooks";
 
 const NAMES = /\b[a-z]+(?:_[a-z]+)+\b|(?<=\b[Ss]ee )[a-z]+\b/g;
 
-/** The names of all rules; asked for only where a sentence has something like one. */
+/** Return the names of all rules. They are requested only if a text may contain one. */
 export function useRules(texts: readonly string[]): ReadonlySet<string> {
   const needed = texts.some((text) => text.search(NAMES) >= 0);
   const response = useRead<Schemas["RuleList"]>(needed ? address("/api/jobmeter/v1/rules") : null);
   return useMemo(() => new Set(response.data?.rules.map((rule) => rule.name) ?? []), [response.data]);
 }
 
-/** A sentence with the titles of the rules that it names. One that is among the findings is a way to it. */
+/** Sentence with rule titles. A rule that has a finding on this page is a link to it. */
 export function Advice(given: { text: string; rules: ReadonlySet<string>; here: ReadonlySet<string>; show: (rule: string) => void }) {
   const { text, rules, here, show } = given;
   const pieces = [];

@@ -1,9 +1,9 @@
-// Links that open this job to whoever holds them: made, listed, copied and ended.
+// Links that open this job without a key: create, list, copy and revoke.
 import { useState } from "preact/hooks";
-import { type Job, type Schemas, BASE, Refusal, address, change, queryText } from "../api/client";
-import { duration } from "../format";
-import { useRead } from "../parts/hooks";
-import { Moment, Problem } from "../parts/small";
+import { type Job, type Schemas, BASE, address, queryText, send } from "../api/client";
+import { formatDuration } from "../format";
+import { useAction, useRead } from "../parts/hooks";
+import { CopyButton, Moment, Problem } from "../parts/elements";
 
 type Link = Schemas["LinkBody"];
 const DAY = 86_400;
@@ -19,27 +19,17 @@ export function Share({ job }: { job: Job }) {
   const path = { job: job.id };
   const response = useRead<Schemas["LinkList"]>(address("/api/jobmeter/v1/jobs/{job}/links", path, { project: job.project }));
   const [length, setLength] = useState(7 * DAY);
-  const [problem, setProblem] = useState<Refusal | null>(null);
-  const [busy, setBusy] = useState(false);
+  const { busy, error, perform } = useAction();
   const base = `${BASE}/jobs/${encodeURIComponent(job.id)}/links`;
   const query = queryText({ project: job.project });
-  const perform = async (work: () => Promise<unknown>) => {
-    setBusy(true);
-    setProblem(null);
-    try {
-      await work();
-      response.again();
-    } catch (error) {
-      if (error instanceof Refusal) setProblem(error);
-    } finally {
-      setBusy(false);
-    }
+  const act = async (work: () => Promise<unknown>) => {
+    if (await perform(work)) response.reload();
   };
-  const make = () => perform(() => change<Link>("POST", `${base}?${query}`, undefined, { expires_in: length }));
-  const end = (link: Link) => perform(() => change("DELETE", `${base}/${encodeURIComponent(link.id)}?${query}`));
+  const make = () => act(() => send<Link>("POST", `${base}?${query}`, { expires_in: length }));
+  const end = (link: Link) => act(() => send("DELETE", `${base}/${encodeURIComponent(link.id)}?${query}`));
   if (response.error) {
-    const text = response.error.status === 403 ? "The key that you are signed in with may not share jobs: a writer or an administrator may." : null;
-    return <div class="share">{text ? <p>{text}</p> : <Problem error={response.error} again={response.again} />}</div>;
+    const text = response.error.status === 403 ? "Your key may not share jobs. Sign in with a key of role writer or admin." : null;
+    return <div class="share">{text ? <p>{text}</p> : <Problem error={response.error} reload={response.reload} />}</div>;
   }
   const links = response.data?.links ?? [];
   return (
@@ -52,7 +42,7 @@ export function Share({ job }: { job: Job }) {
         }}
       >
         <label>
-          A link that holds for
+          Valid for
           <select value={String(length)} onChange={(event) => setLength(Number(event.currentTarget.value))}>
             {LENGTHS.map(([seconds, text]) => (
               <option key={seconds} value={String(seconds)}>
@@ -62,14 +52,14 @@ export function Share({ job }: { job: Job }) {
           </select>
         </label>
         <button type="submit" class="primary" disabled={busy}>
-          Make a link
+          Create link
         </button>
         <span class="hint">
-          Whoever has it sees this job without a key: its command, labels, charts, findings, tags, notes, events and log. Nothing else.
+          Anyone with the link sees this job without a key: command, labels, charts, findings, tags, notes, events and log, but nothing else.
         </span>
       </form>
-      {problem && <Problem error={problem} />}
-      {response.data && !links.length && <p class="hint">No link opens this job now.</p>}
+      {error && <Problem error={error} />}
+      {response.data && !links.length && <p class="hint">There are no links to this job.</p>}
       <ul>
         {links.map((link) => (
           <One key={link.id} link={link} job={job} busy={busy} end={() => void end(link)} />
@@ -80,26 +70,18 @@ export function Share({ job }: { job: Job }) {
 }
 
 function One({ link, job, busy, end }: { link: Link; job: Job; busy: boolean; end: () => void }) {
-  const [copied, setCopied] = useState(false);
   const query = queryText({ link: link.token, job: job.id, project: job.project === "default" ? null : job.project });
   const url = `${link.public_url || location.origin}/#/open?${query}`;
-  const copy = () =>
-    navigator.clipboard.writeText(url).then(
-      () => setCopied(true),
-      () => setCopied(false),
-    );
   return (
     <li class="line">
       <input type="text" readOnly value={url} aria-label={`Link ${link.id}`} onFocus={(event) => event.currentTarget.select()} />
-      <button type="button" onClick={() => void copy()}>
-        {copied ? "Copied" : "Copy"}
-      </button>
+      <CopyButton text={url} />
       <span class="hint">
-        until <Moment ms={link.expires} /> ({duration(link.expires - Date.now())}), made by {link.by}
+        valid until <Moment ms={link.expires} /> ({formatDuration(link.expires - Date.now())}), created by {link.by}
         {link.last_used === null ? ", not used yet" : ""}
       </span>
-      <button type="button" disabled={busy} onClick={end} aria-label={`End it: ${link.id}`}>
-        End it
+      <button type="button" disabled={busy} onClick={end} aria-label={`Revoke ${link.id}`}>
+        Revoke
       </button>
     </li>
   );

@@ -1,8 +1,9 @@
-// Silences of alerts about a job: those that cover an alert, and the form for a new one. Writers add and end them.
+// Silences of alerts about a job, and the form for a new one. Writers may add and end them.
 import { useState } from "preact/hooks";
-import { type Schemas, BASE, Refusal, change, queryText } from "../api/client";
+import { type Schemas, BASE, queryText, send } from "../api/client";
 import { ownUser } from "../jobs/saved";
-import { Moment, Problem } from "../parts/small";
+import { useAction } from "../parts/hooks";
+import { Moment, Problem } from "../parts/elements";
 
 export interface SilencedJob {
   id: string;
@@ -19,28 +20,19 @@ const LENGTHS: readonly (readonly [number, string])[] = [
 ];
 const LONGEST_TEXT = 1000;
 
-/** A call that changes silences, whether it is under way, and its refusal. */
-function useChange(job: SilencedJob, again: () => void) {
-  const [busy, setBusy] = useState(false);
-  const [problem, setProblem] = useState<Refusal | null>(null);
+/** Return a function that changes silences, with its progress and error. */
+function useChange(job: SilencedJob, reload: () => void) {
+  const { busy, error, perform } = useAction();
   const act = async (method: "POST" | "DELETE", path: string, body?: object) => {
-    setBusy(true);
-    setProblem(null);
-    try {
-      await change(method, `${BASE}/jobs/${encodeURIComponent(job.id)}/silences${path}?${queryText({ project: job.project })}`, undefined, body);
-      again();
-    } catch (error) {
-      if (error instanceof Refusal) setProblem(error);
-    } finally {
-      setBusy(false);
-    }
+    const url = `${BASE}/jobs/${encodeURIComponent(job.id)}/silences${path}?${queryText({ project: job.project })}`;
+    if (await perform(() => send(method, url, body))) reload();
   };
-  return { busy, problem, act };
+  return { busy, error, act };
 }
 
-/** A silence that covers alerts of a rule. A silence of other jobs or projects too is ended elsewhere. */
-export function Covered({ job, silence, writer, again }: { job: SilencedJob; silence: Schemas["Silence"]; writer: boolean; again: () => void }) {
-  const { busy, problem, act } = useChange(job, again);
+/** Silence that covers an alert. It can be ended here only if it covers this job alone. */
+export function Covered({ job, silence, writer, reload }: { job: SilencedJob; silence: Schemas["Silence"]; writer: boolean; reload: () => void }) {
+  const { busy, error, act } = useChange(job, reload);
   const own = silence.project === job.project && silence.matchers.some(({ name, value, isRegex, isEqual }) => name === "job_id" && value === job.id && !isRegex && isEqual !== false);
   return (
     <div class="silence">
@@ -52,13 +44,13 @@ export function Covered({ job, silence, writer, again }: { job: SilencedJob; sil
           </button>
         )}
       </p>
-      {problem && <Problem error={problem} />}
+      {error && <Problem error={error} />}
     </div>
   );
 }
 
-export function NewSilence({ job, alert, again }: { job: SilencedJob; alert: string; again: () => void }) {
-  const { busy, problem, act } = useChange(job, again);
+export function NewSilence({ job, alert, reload }: { job: SilencedJob; alert: string; reload: () => void }) {
+  const { busy, error, act } = useChange(job, reload);
   const [seconds, setSeconds] = useState(2 * HOUR);
   const [author, setAuthor] = useState(ownUser);
   const [comment, setComment] = useState("");
@@ -84,7 +76,7 @@ export function NewSilence({ job, alert, again }: { job: SilencedJob; alert: str
       <button type="submit" class="primary" disabled={busy || !valid}>
         Silence
       </button>
-      {problem && <Problem error={problem} />}
+      {error && <Problem error={error} />}
     </form>
   );
 }

@@ -1,5 +1,5 @@
-// The shape of a job's page while its answers are on their way.
-import { heightOf } from "../charts/heatmap";
+// Placeholder of the job page while it loads.
+import { rowHeight } from "../charts/heatmap";
 
 const CHARTS = 3;
 
@@ -7,7 +7,7 @@ const Bar = ({ width, height = 14 }: { width: string; height?: number }) => <spa
 
 export function JobSkeleton() {
   return (
-    <div class="job-skeleton" role="status" aria-label="The job is being read">
+    <div class="job-skeleton" role="status" aria-label="Loading the job">
       <Bar width="240px" height={26} />
       <Bar width="min(100%, 760px)" height={34} />
       <Bar width="min(100%, 560px)" />
@@ -20,12 +20,12 @@ export function JobSkeleton() {
   );
 }
 
-/** As high as the map of so many ranks will be. */
+/** Placeholder with the height of the heat map. */
 export const RanksSkeleton = ({ ranks }: { ranks: number }) => (
   <section aria-hidden="true">
     <header class="section">
       <h2>{ranks} ranks over time</h2>
     </header>
-    <Bar width="100%" height={heightOf(ranks) * ranks + 46} />
+    <Bar width="100%" height={rowHeight(ranks) * ranks + 46} />
   </section>
 );

@@ -1,10 +1,10 @@
 import { useState } from "preact/hooks";
 import type { Job, LiveState } from "../api/client";
 import type { Range } from "../charts/axis";
-import { duration, moment, zone } from "../format";
+import { formatDuration, formatTime, zoneName } from "../format";
 import { useZone } from "../parts/hooks";
 import { memo } from "../parts/memo";
-import { Choice, Dialog } from "../parts/small";
+import { Choice, Dialog } from "../parts/elements";
 import { Export } from "./export";
 import { Share } from "./share";
 
@@ -17,7 +17,7 @@ const WINDOWS = [
   [String(87_600 * HOUR), "all"],
 ] as const;
 
-/** The range of everything on the page. It stays in sight. */
+/** Sticky bar with the time range of the page. */
 export const TimeBar = memo(function TimeBar(given: {
   range: Range;
   whole: Range;
@@ -34,7 +34,7 @@ export const TimeBar = memo(function TimeBar(given: {
   step: number;
   chosen: string | null;
   choose: (member: string | null) => void;
-  /** Somebody who came by a link: it opens nothing else. */
+  /** True for a viewer with a shared link, who cannot share the job. */
   guest: boolean;
 }) {
   useZone();
@@ -47,7 +47,7 @@ export const TimeBar = memo(function TimeBar(given: {
   return (
     <div class="timebar" role="region" aria-label="Time range">
       <span class="range">
-        {moment(range.start, true)} – {moment(range.end, true)} <small>{zone()}</small> <b>{duration(length)}</b>
+        {formatTime(range.start, true)} – {formatTime(range.end, true)} <small>{zoneName()}</small> <b>{formatDuration(length)}</b>
       </span>
       {state && <span class={`live live-${live ?? "over"} ${zoomed ? "paused" : ""}`}>{state}</span>}
       <span class="buttons">
@@ -70,10 +70,10 @@ export const TimeBar = memo(function TimeBar(given: {
         )}
       </span>
       {running && !zoomed && (
-        <Choice label="Length that is followed" value={String(given.window)} options={WINDOWS} choose={(value) => given.setWindow(Number(value))} />
+        <Choice label="Length of the live range" value={String(given.window)} options={WINDOWS} choose={(value) => given.setWindow(Number(value))} />
       )}
       {given.chosen && (
-        <button type="button" class="chosen" onClick={() => given.choose(null)} title="Show all alike">
+        <button type="button" class="chosen" onClick={() => given.choose(null)} title="Deselect">
           {given.chosen} ×
         </button>
       )}

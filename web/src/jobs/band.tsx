@@ -1,4 +1,4 @@
-// What runs now and what is wrong with it, with its nodes and its users: each number shows what it counts.
+// Numbers above the list of jobs: running jobs, problems, nodes and users. A click filters by what the number counts.
 import { type LiveJobs, type Schemas, address } from "../api/client";
 import { useReadEvery } from "../parts/hooks";
 import { href } from "../router";
@@ -7,7 +7,7 @@ type Values = Record<string, string | null>;
 
 const NOTHING: Values = { state: null, severity: null, finding: null, open: null };
 
-/** What each number counts, as filters of the list. */
+/** Filters of the list that select the jobs of each number. */
 const COUNTED = {
   running: { ...NOTHING, state: "Running" },
   critical: { ...NOTHING, severity: "critical", open: "true" },
@@ -24,7 +24,7 @@ export function Band({ now, query, set }: { now: LiveJobs; query: URLSearchParam
     );
   };
   return (
-    <div class="band" role="group" aria-label="What runs now">
+    <div class="band" role="group" aria-label="Current numbers">
       {number(COUNTED.running, now.running, "running", "")}
       {number(COUNTED.critical, now.critical, "with critical findings", "critical")}
       {number(COUNTED.idle, now.idle_devices, `idle GPU${now.idle_devices === 1 ? "" : "s"}`, "wasted")}
@@ -38,9 +38,9 @@ export function Band({ now, query, set }: { now: LiveJobs; query: URLSearchParam
   );
 }
 
-/** How many users with idle devices or critical findings the band names: those with the most. */
+/** Maximum number of users in the band: those with the most idle devices or critical jobs. */
 const FEW = 3;
-/** How often the band asks for the nodes, in milliseconds. */
+/** Polling interval of the node counts, in milliseconds. */
 const EVERY = 30_000;
 
 function trouble({ idle_devices: idle, critical }: Schemas["UserTrouble"]): string {
@@ -48,7 +48,7 @@ function trouble({ idle_devices: idle, critical }: Schemas["UserTrouble"]): stri
   return `has ${critical} critical ${critical === 1 ? "job" : "jobs"}`;
 }
 
-/** The nodes with faults and those that are down; nothing where all are well, or the key may not see nodes. */
+/** Show the numbers of faulty nodes and nodes that are down. Empty without problems, or without permission to see nodes. */
 function NodeNumbers() {
   const { data } = useReadEvery<Schemas["NodeCounts"]>(address("/api/jobmeter/v1/fleet/counts"), EVERY);
   const link = (show: string, count: number, text: string) =>

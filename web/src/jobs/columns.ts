@@ -1,18 +1,18 @@
-// The columns of the list: which there are, and which the viewer wants; in the address, and remembered for the browser.
+// Columns of the list. The viewer's choice is in the address and in local storage.
 import type { Job, Schemas } from "../api/client";
-import { read, write } from "../format";
+import { readSetting, writeSetting } from "../format";
 
 export type Size = Schemas["JobSizeBody"];
 
 export interface Column {
   id: string;
-  /** What the server sorts by; empty where it cannot. */
+  /** Sort key of the API; empty if the server cannot sort by this column. */
   sort: string;
   text: string;
-  /** The least width that it needs, in CSS pixels, and its share of what is left. */
+  /** Minimum width in CSS pixels, and the share of the remaining width. */
   least: number;
   share: number;
-  /** Where a window has no room for all, the columns of the lowest ranks are shown. */
+  /** Priority: if the window is too narrow, the columns with the lowest ranks are shown. */
   rank: number;
 }
 
@@ -38,32 +38,32 @@ export const COLUMNS: readonly Column[] = [
   { id: "gpu", sort: "", text: "GPU", least: 128, share: 0, rank: 1 },
 ];
 const USUAL = ["type", "project", "user", "group", "start", "duration", "findings", "replicas", "devices", "nodes", "memory", "cpu", "gpu"];
-/** Narrower than this is a phone: what a job used is below how long it took. */
+/** Width in CSS pixels below which the layout is that of a phone: usage stands below the duration. */
 export const PHONE = 600;
-/** The box to pick a row, its state and the least of its name. */
+/** Widths in CSS pixels of the check box, the state and the name (minimum). */
 const FIRST = [20, 104, 150] as const;
-/** Columns from this rank on are usual only where findings and names have so much more than their least. */
+/** Default columns from rank LATE on are shown only if findings and names get WISHED pixels above their minimum. */
 const [LATE, WISHED] = [8, 130] as const;
 const FIRST_PHONE = "20px 24px minmax(0, 1fr)";
 const STACKED = 108;
 const [GAP, AROUND, WIDEST] = [12, 64, 1680];
-/** Duration and GPU, the columns of lower ranks, come first. */
+/** Rank up to which columns come before a custom choice: duration and GPU. */
 const FIRST_RANKS = 1.5;
 const STORAGE_KEY = "jobmeter-columns";
 const ids = new Set(COLUMNS.map((one) => one.id));
 
-/** The ids that were chosen: by the address, else for this browser; null where nobody chose. */
+/** Return the chosen column ids, from the address or local storage; null for the default. */
 export function chosenColumns(query: URLSearchParams): readonly string[] | null {
-  const text = query.get("columns") ?? read(STORAGE_KEY);
+  const text = query.get("columns") ?? readSetting(STORAGE_KEY);
   return text === null ? null : text.split(",").filter((id) => ids.has(id));
 }
 
-/** The columns that are shown in a window of that width, in their order, without those that have no room; of the usual ones also without empty ones. */
+/** Return the columns that fit into a window of this width, in display order. Default columns without content are left out. */
 export function shownColumns(chosen: readonly string[] | null, width: number, empty: ReadonlySet<string>): readonly Column[] {
-  // An unusual column that somebody chose comes before all usual ones but the first.
+  // An added column outranks all default columns except the first two.
   const rankOf = (one: Column) => (one.rank > FIRST_RANKS && !USUAL.includes(one.id) ? FIRST_RANKS : one.rank);
   const eligible = COLUMNS.filter((one) => (chosen ? chosen.includes(one.id) : USUAL.includes(one.id) && !empty.has(one.id))).sort((a, b) => rankOf(a) - rankOf(b));
-  // A phone has a sign of the findings beside the name.
+  // On a phone, an icon beside the name stands for the findings.
   if (width < PHONE) return inOrder(eligible.filter((one) => one.id !== "findings").slice(0, 2));
   let room = Math.min(width, WIDEST) - AROUND - FIRST.reduce((sum, one) => sum + one + GAP, -GAP);
   return inOrder(
@@ -77,7 +77,7 @@ export function shownColumns(chosen: readonly string[] | null, width: number, em
 
 const inOrder = (columns: readonly Column[]): readonly Column[] => COLUMNS.filter((one) => columns.includes(one));
 
-/** The columns that say nothing of any of these jobs. */
+/** Return the ids of the columns that are empty for all of these jobs. */
 export function emptyColumns(jobs: readonly Job[], sizeOf: (job: Job) => Size | undefined, found: number): ReadonlySet<string> {
   if (!jobs.length) return new Set();
   const sized = (of: keyof Size) => jobs.some((job) => sizeOf(job)?.[of] !== 0);
@@ -97,21 +97,21 @@ export function emptyColumns(jobs: readonly Job[], sizeOf: (job: Job) => Size | 
   return new Set(Object.keys(filled).filter((name) => !filled[name]));
 }
 
-/** The tracks of a row's grid. */
+/** Return the `grid-template-columns` of a row. */
 export function tracksOf(columns: readonly Column[], width: number): string {
   if (width < PHONE) return columns.length ? `${FIRST_PHONE} ${STACKED}px` : FIRST_PHONE;
   const own = columns.map((one) => (one.share ? `minmax(${one.least}px, ${one.share}fr)` : `${one.least}px`));
   return [`${FIRST[0]}px`, `${FIRST[1]}px`, `minmax(${FIRST[2]}px, 5fr)`, ...own].join(" ");
 }
 
-/** Remember a choice for this browser; gives what stands in the address. Nothing chosen goes back to the usual ones. */
+/** Store the chosen columns in local storage; null restores the default. Returns the value for the address. */
 export function keepColumns(ids: readonly string[] | null): string | null {
   if (ids === null) {
     forget();
     return null;
   }
   const text = COLUMNS.filter((one) => ids.includes(one.id)).map((one) => one.id).join(",");
-  write(STORAGE_KEY, text);
+  writeSetting(STORAGE_KEY, text);
   return text;
 }
 
@@ -121,6 +121,6 @@ function forget(): void {
   try {
     localStorage.removeItem(STORAGE_KEY);
   } catch {
-    // A browser may keep nothing.
+    // Local storage may be disabled.
   }
 }

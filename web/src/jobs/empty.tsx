@@ -1,10 +1,10 @@
-/** Nothing to list: why, and what to do next. */
+/** Explain why the list is empty, and what to do next. */
 export function Empty({ narrowed, clear }: { narrowed: boolean; clear: () => void }) {
   if (narrowed) {
     return (
       <div class="empty">
         <h2>No job matches</h2>
-        <p>Search looks in names and ids; every filter must hold. Findings are those of jobs that ran while this server did.</p>
+        <p>The search covers names and ids, and a job must match every filter. Only jobs that ran while this server was running have findings.</p>
         <button type="button" onClick={clear}>
           Show all jobs
         </button>
@@ -14,9 +14,9 @@ export function Empty({ narrowed, clear }: { narrowed: boolean; clear: () => voi
   return (
     <div class="empty">
       <h2>No jobs yet</h2>
-      <p>Run a program as a job; it appears here within seconds. The demonstration brings its own program.</p>
+      <p>Run a program as a job, or the demonstration. It appears here within seconds.</p>
       <pre>jobmeter demo{"\n"}jobmeter run -- COMMAND</pre>
-      <p>Or import measurements from elsewhere, or measure a node and the jobs of its scheduler.</p>
+      <p>Or import samples from a file, or start an agent that measures a node and the jobs of its scheduler.</p>
       <pre>jobmeter import samples.csv{"\n"}jobmeter agent --server {location.origin} --key TOKEN</pre>
     </div>
   );

@@ -15,7 +15,7 @@ const TEXTS: readonly (readonly [string, string, keyof Job | null])[] = [
   ["tag", "Tag", null],
 ];
 
-/** Search, and what narrows the list; what is chosen stands in the address. */
+/** Search box and filters of the list. Their values are in the address. */
 export function Filters(given: {
   query: URLSearchParams;
   set: (values: Record<string, string | null>) => void;
@@ -41,7 +41,7 @@ export function Filters(given: {
   return (
     <form class="filters" role="search" onSubmit={(event) => event.preventDefault()}>
       <div class="first">
-        <Rested label="Search by name or id" value={query.get("q") ?? ""} change={(value) => set({ q: value })} input={search} />
+        <DebouncedInput label="Search by name or id" value={query.get("q") ?? ""} change={(value) => set({ q: value })} input={search} />
         <div class="choice states" role="group" aria-label="State">
           <button type="button" aria-pressed={!state} onClick={() => set({ state: null })}>
             All
@@ -63,7 +63,7 @@ export function Filters(given: {
           {TEXTS.map(([name, text, field]) => (
             <label key={name}>
               {text}
-              <Rested label={text} value={query.get(name) ?? ""} change={(value) => set({ [name]: value })} list={`list-${name}`} />
+              <DebouncedInput label={text} value={query.get(name) ?? ""} change={(value) => set({ [name]: value })} list={`list-${name}`} />
               <datalist id={`list-${name}`}>
                 {field && [...new Set(loaded.map((job) => String(job[field] ?? "")))].filter(Boolean).map((one) => <option key={one} value={one} />)}
               </datalist>
@@ -86,7 +86,7 @@ export function Filters(given: {
   );
 }
 
-/** What the rules found: which of them, and how severe. The server filters, so that pages stay whole. */
+/** Filters by rule and severity. The server applies them, so that counts and pages are complete. */
 function Found({ query, set }: { query: URLSearchParams; set: (values: Record<string, string | null>) => void }) {
   const response = useRead<Schemas["RuleList"]>(address("/api/jobmeter/v1/rules"));
   const [rule, severity] = [query.get("finding") ?? "", query.get("severity") ?? ""];
@@ -94,7 +94,7 @@ function Found({ query, set }: { query: URLSearchParams; set: (values: Record<st
     <>
       <label>
         Finding
-        <select value={rule} title="What the rules found in jobs that ran while this server did" onChange={(event) => set({ finding: event.currentTarget.value })}>
+        <select value={rule} title="Only jobs that ran while this server was running have findings" onChange={(event) => set({ finding: event.currentTarget.value })}>
           <option value="">with or without</option>
           <option value="any">any finding</option>
           {rule && rule !== "any" && !response.data && <option value={rule}>{ruleTitle(rule)}</option>}
@@ -122,8 +122,8 @@ function Found({ query, set }: { query: URLSearchParams; set: (values: Record<st
   );
 }
 
-/** A field whose value counts once typing rests. */
-function Rested(given: {
+/** Text field that reports its value once typing pauses. */
+function DebouncedInput(given: {
   label: string;
   value: string;
   change: (value: string) => void;

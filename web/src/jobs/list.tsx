@@ -1,18 +1,18 @@
-// Every job: search as you type, filters and order in the address, rows that are drawn only while they are seen.
+// The list of all jobs: search, filters, order, and a virtual list of rows.
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { type Job, type LiveState, address, follow } from "../api/client";
 import type { LiveJobs } from "../api/client";
-import { useAgain, useWindowWidth, useZone } from "../parts/hooks";
-import { Problem } from "../parts/small";
-import { changed, go, href } from "../router";
-import { ChooseColumns } from "./choose";
+import { useRetry, useWindowWidth, useZone } from "../parts/hooks";
+import { Problem } from "../parts/elements";
+import { mergeQuery, go, href } from "../router";
+import { ChooseColumns } from "./column-menu";
 import { Chips } from "./chips";
 import { type Column, PHONE, chosenColumns, emptyColumns, shownColumns, tracksOf } from "./columns";
 import { Empty } from "./empty";
 import { FILTERS, Filters } from "./filters";
 import { USUAL_SORT, keyOf, useJobs } from "./pages";
 import { Band } from "./band";
-import { Picked } from "./picked";
+import { Picked } from "./selection";
 import { Rows } from "./rows";
 import { Views } from "./views";
 
@@ -26,18 +26,18 @@ const idOf = (column: Column): string => column.id;
 
 export function JobList({ query }: { query: URLSearchParams }) {
   useZone();
-  // What is picked to be compared narrows nothing.
-  const narrowing = changed(query, { pick: null, columns: null }).toString();
-  const search = useMemo(() => question(query), [narrowing]);
+  // Selected jobs and columns do not narrow the list.
+  const narrowing = mergeQuery(query, { pick: null, columns: null }).toString();
+  const search = useMemo(() => apiQuery(query), [narrowing]);
   const picked = useMemo(() => new Set(query.getAll("pick")), [query.toString()]);
   const jobs = useJobs(search);
-  useAgain(jobs.error, jobs.again);
+  useRetry(jobs.error, jobs.reload);
   const [live, setLive] = useState<LiveState | null>(null);
   const [now, setNow] = useState<LiveJobs | null>(null);
   const width = useWindowWidth();
   const chosen = chosenColumns(query);
   const empty = emptyColumns(jobs.loaded, (job) => jobs.sizes.get(keyOf(job)), jobs.found.size);
-  // Rows are drawn again for another list of columns alone.
+  // The list of columns must stay the same object so that rows are not rendered again.
   const shown = shownColumns(chosen, width, empty);
   const last = useRef(shown);
   if (last.current.map(idOf).join() !== shown.map(idOf).join()) last.current = shown;
@@ -54,7 +54,7 @@ export function JobList({ query }: { query: URLSearchParams }) {
     return follow<LiveJobs>(address(`/api/jobmeter/v1/live/jobs`), take, setLive);
   }, []);
 
-  const set = (values: Record<string, string | null>) => go(href([], changed(query, values)), true);
+  const set = (values: Record<string, string | null>) => go(href([], mergeQuery(query, values)), true);
   const sort = query.get("sort") ?? USUAL_SORT;
   const order = query.get("order") ?? "desc";
   const total = jobs.total ?? 0;
@@ -79,11 +79,11 @@ export function JobList({ query }: { query: URLSearchParams }) {
       <Chips query={query} set={set} />
       {picked.size > 0 && <Picked keys={[...picked]} clear={() => set({ pick: null })} />}
       {jobs.fresh > 0 && (
-        <button type="button" class="fresh" onClick={jobs.again}>
-          {jobs.fresh === 1 ? "1 new job" : `${jobs.fresh} new jobs`}: show
+        <button type="button" class="fresh" onClick={jobs.reload}>
+          Show {jobs.fresh === 1 ? "1 new job" : `${jobs.fresh} new jobs`}
         </button>
       )}
-      {jobs.error && <Problem error={jobs.error} again={jobs.again} />}
+      {jobs.error && <Problem error={jobs.error} reload={jobs.reload} />}
       {jobs.total === 0 ? (
         <Empty narrowed={narrowed} clear={() => go("#/", true)} />
       ) : jobs.error && jobs.total === null ? null : (
@@ -123,7 +123,7 @@ function Live({ state }: { state: LiveState | null }) {
   return <span class={`live live-${state}`}>{text}</span>;
 }
 
-function question(query: URLSearchParams): Record<string, string | string[] | null> {
+function apiQuery(query: URLSearchParams): Record<string, string | string[] | null> {
   return {
     name: query.get("q"),
     state: query.getAll("state"),

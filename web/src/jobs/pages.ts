@@ -1,10 +1,10 @@
-// The list in pages of a hundred: asked for when they are near, at most so many in memory, and brought up to date in place.
+// Pages of the list, a hundred jobs each. They are loaded near the viewport, evicted far from it, and updated live.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { type Job, type LiveJobs, type Query, type Schemas, Refusal, address, read } from "../api/client";
 import type { Size } from "./columns";
 
 const PAGE = 100;
-/** How many rows on either side of those that are seen are asked for too: who scrolls on finds them there. */
+/** Number of rows above and below the viewport that are loaded too. */
 const AHEAD = 60;
 const MOST_PAGES = 30;
 
@@ -21,30 +21,30 @@ export interface Jobs {
   error: Refusal | null;
   busy: boolean;
   fresh: number;
-  /** When the list was brought up to date, in milliseconds since 1970. */
+  /** Time of the last live update, in epoch milliseconds. */
   now: number;
   use: ReadonlyMap<string, Use>;
   found: ReadonlyMap<string, Found>;
   sizes: ReadonlyMap<string, Size>;
   tags: ReadonlyMap<string, readonly string[]>;
-  /** The number of jobs in each state that match everything besides the state; null until it is there. */
+  /** Number of jobs by state that match all other filters; null until loaded. */
   states: Readonly<Record<string, number>> | null;
   at: (index: number) => Job | null;
   want: (first: number, last: number) => void;
   take: (update: LiveJobs) => void;
-  again: () => void;
+  reload: () => void;
 }
 
 export const keyOf = (job: { project: string; id: string }): string => `${job.project}/${job.id}`;
 
-/** The jobs that run, those that wait, then all others: each the newest first. */
+/** Default order: running jobs, queued jobs, then all others, each newest first. */
 export const USUAL_SORT = "active";
 const activity = (job: Job): number => ["Queued", "Running"].indexOf(job.state);
 
 interface ListState {
   pages: Map<number, Job[]>;
   requests: Map<number, AbortController>;
-  /** The jobs that a page of it has had. */
+  /** Keys of all jobs that the loaded pages have had. */
   listed: Set<string>;
   use: Map<string, Use>;
   found: Map<string, Found>;
@@ -64,7 +64,7 @@ const emptyState = (use: Map<string, Use> = new Map()): ListState => ({
   newest: 0,
 });
 
-/** The page that is farthest from the rows that are seen. The first one stays: columns and suggestions come from it. */
+/** Return the page farthest from the viewport. Page 0 is never evicted: columns and suggestions are derived from it. */
 export function farthest(pages: readonly number[], [first, last]: readonly [number, number]): number {
   const middle = (first + last) / 2 / PAGE - 0.5;
   return pages.filter((page) => page > 0).reduce((one, other) => (Math.abs(other - middle) > Math.abs(one - middle) ? other : one));
@@ -110,7 +110,7 @@ export function useJobs(query: Query): Jobs {
         (problem: unknown) => {
           if (!(problem instanceof Refusal) || state.current !== mine) return;
           setError(problem);
-          // The number that another question gave is none of this one.
+          // The total belongs to the previous query.
           if (!mine.pages.size) setTotal(null);
         },
       )
@@ -126,12 +126,12 @@ export function useJobs(query: Query): Jobs {
     visible.current = [first, last];
     const [low, high] = [Math.floor(Math.max(first - AHEAD, 0) / PAGE), Math.floor((Math.max(last, 0) + AHEAD) / PAGE)];
     for (const [page, gone] of state.current.requests) if (page > 0 && (page < low - 1 || page > high + 1)) gone.abort();
-    // The first page has the number of jobs in each state, too: it is asked for wherever the list is.
+    // Page 0 also has the number of jobs by state, so it is always loaded.
     ask(0);
     for (let page = low; page <= high; page += 1) if (total === null || page * PAGE < total) ask(page);
   };
 
-  const again = () => {
+  const reload = () => {
     state.current.requests.forEach((gone) => gone.abort());
     state.current = emptyState(state.current.use);
     setFresh(0);
@@ -141,7 +141,7 @@ export function useJobs(query: Query): Jobs {
   const take = (update: LiveJobs) => {
     const mine = state.current;
     const updated = new Map(update.jobs.map((job) => [keyOf(job), job]));
-    // Jobs that begin or end change their place among those that run first.
+    // Started and ended jobs move to another group of the default order.
     const moved = [...mine.pages.values()].flat().some((job) => activity(job) !== activity(updated.get(keyOf(job)) ?? job));
     for (const page of mine.pages.values()) page.forEach((job, at) => (page[at] = updated.get(keyOf(job)) ?? job));
     for (const key of updated.keys()) mine.found.delete(key);
@@ -154,8 +154,8 @@ export function useJobs(query: Query): Jobs {
     const plain = !Object.entries(current.current).some(([name, value]) => name !== "sort" && (Array.isArray(value) ? value.length : value)) && current.current["sort"] === USUAL_SORT;
     const created = update.jobs.filter((job) => !mine.listed.has(keyOf(job)) && (job.created ?? job.start ?? job.first_sample ?? 0) > mine.newest);
     if (plain && mine.pages.has(0) && (created.length || moved)) {
-      // At the top of the list new jobs just appear; further down they would move what is read.
-      if (scrollY < 200) again();
+      // At the top of the list new jobs appear at once; further down they would move the rows that are being read.
+      if (scrollY < 200) reload();
       else if (created.length) setFresh(created.length);
     }
     redraw();
@@ -163,7 +163,7 @@ export function useJobs(query: Query): Jobs {
 
   useEffect(() => {
     current.current = query;
-    again();
+    reload();
     return () => state.current.requests.forEach((gone) => gone.abort());
   }, [query]);
 
@@ -182,6 +182,6 @@ export function useJobs(query: Query): Jobs {
     at: (index) => state.current.pages.get(Math.floor(index / PAGE))?.[index % PAGE] ?? null,
     want,
     take,
-    again,
+    reload,
   };
 }

@@ -1,11 +1,11 @@
 import type { ComponentChildren } from "preact";
 import type { Job } from "../api/client";
-import { metricOf, ruleTitle } from "../catalog";
-import { duration, quantity } from "../format";
+import { findMetric, ruleTitle } from "../catalog";
+import { formatDuration, formatQuantity } from "../format";
 import { memo } from "../parts/memo";
-import { Sentence, Severity, State, timeOf } from "../parts/small";
+import { Sentence, Severity, State, renderTime } from "../parts/elements";
 import { Sparkline } from "../parts/sparkline";
-import { changed, go, href, place } from "../router";
+import { mergeQuery, go, href, place, jobHref } from "../router";
 import { type Found, keyOf } from "./pages";
 import type { Column, Size } from "./columns";
 import { type Sparks, loadOf } from "./sparks";
@@ -18,13 +18,13 @@ interface Given {
   found: Found | undefined;
   size: Size | undefined;
   tags: readonly string[] | undefined;
-  /** When the list was brought up to date, for a job that runs or waits; else 0. */
+  /** Time of the last live update for a running or queued job, else 0. */
   now: number;
   picked: boolean;
-  /** As many jobs are picked as can be compared, and this one is not among them. */
+  /** True if the maximum number of jobs is selected and this job is not among them. */
   closed: boolean;
   columns: readonly Column[];
-  /** Times are those of this zone. */
+  /** Name of the time zone. A change renders the row again. */
   zone: string;
 }
 
@@ -43,31 +43,30 @@ export const Row = memo(function Row({ at, top, job, sparks, found, size, tags, 
       <div role="cell" class="c-pick">
         <input type="checkbox" aria-label={`Compare ${job.name || job.id}`} checked={picked} disabled={closed} onChange={(event) => pick(key, event.currentTarget.checked)} />
       </div>
-      <Facts job={job} found={has("findings") ? undefined : found} tags={has("tags") ? undefined : tags} />
+      <NameCells job={job} found={has("findings") ? undefined : found} tags={has("tags") ? undefined : tags} />
       <Cells key={key} job={job} sparks={sparks} found={found} size={size} tags={tags} now={now} columns={columns} />
     </div>
   );
 });
 
-/** Add a job to those that are compared, or take it out. */
+/** Select a job for comparison, or deselect it. */
 function pick(key: string, on: boolean): void {
   const { query } = place();
-  const next = changed(query, { pick: null });
+  const next = mergeQuery(query, { pick: null });
   for (const one of query.getAll("pick").filter((other) => other !== key).concat(on ? [key] : [])) next.append("pick", one);
   go(href([], next), true);
 }
 
-/** What every row says: with the worst finding and the tags, where these have no column. */
-function Facts({ job, found, tags }: { job: Job; found: Found | undefined; tags: readonly string[] | undefined }) {
-  const query = { ...(job.project === "default" ? {} : { project: job.project }) };
+/** First cells of a row: state, name, and the worst finding and tags if these have no column. */
+function NameCells({ job, found, tags }: { job: Job; found: Found | undefined; tags: readonly string[] | undefined }) {
   return (
     <>
       <div role="cell" class="c-state">
         <State state={job.state} />
       </div>
       <div role="cell" class="c-name">
-        <a href={href(["jobs", job.id], query)} data-step title={[...new Set([job.name || job.id, job.id, ...(tags ?? [])])].join("\n")}>
-          {found && <Sign found={found} />}
+        <a href={jobHref(job)} data-step title={[...new Set([job.name || job.id, job.id, ...(tags ?? [])])].join("\n")}>
+          {found && <FindingMark found={found} />}
           <b>{job.name || job.id}</b>
           {tags?.map((one) => <i key={one} class="tag">{one}</i>)}
           {found?.sentence ? (
@@ -83,7 +82,7 @@ function Facts({ job, found, tags }: { job: Job; found: Found | undefined; tags:
   );
 }
 
-/** The cells of the columns that were chosen. */
+/** Cells of the chosen columns. */
 function Cells({ job, sparks, found, size, tags, now, columns }: Pick<Given, "sparks" | "found" | "size" | "tags" | "now" | "columns"> & { job: Job }) {
   return (
     <>
@@ -96,19 +95,19 @@ function Cells({ job, sparks, found, size, tags, now, columns }: Pick<Given, "sp
   );
 }
 
-/** What the worst finding says, since when, and how many more there are. */
+/** Worst finding with its start, and the number of others. */
 const Finding = ({ found, running }: { found: Found; running: boolean }) => (
-  <Sign found={found} passed={running && !found.open}>
+  <FindingMark found={found} passed={running && !found.open}>
     <span class="rule"><Sentence text={found.sentence || ruleTitle(found.rules[0] ?? "")} /></span>
     <small>
-      {found.start !== null && timeOf(found.start, "brief")}
+      {found.start !== null && renderTime(found.start, "brief")}
       {found.count > 1 && <span>+{found.count - 1}</span>}
     </small>
-  </Sign>
+  </FindingMark>
 );
 
-function Sign({ found, passed = false, children }: { found: Found; passed?: boolean; children?: ComponentChildren }) {
-  const count = `${found.count} ${found.count === 1 ? "finding" : "findings"}${passed ? ", none of them now" : ""}`;
+function FindingMark({ found, passed = false, children }: { found: Found; passed?: boolean; children?: ComponentChildren }) {
+  const count = `${found.count} ${found.count === 1 ? "finding" : "findings"}${passed ? ", none of them open" : ""}`;
   const all = `${found.sentence}\n${count}, the worst ${found.severity}:\n${found.rules.map(ruleTitle).join("\n")}`;
   return (
     <Severity severity={found.severity} passed={passed} title={all}>
@@ -133,14 +132,14 @@ function cell(id: string, job: Job, sparks: Sparks | null, size: Size | undefine
     case "exit":
       return job.exit_code ?? "";
     case "created":
-      return timeOf(job.created, "brief");
+      return renderTime(job.created, "brief");
     case "start":
-      return timeOf(start, "brief");
+      return renderTime(start, "brief");
     case "end":
-      return timeOf(job.end, "brief");
+      return renderTime(job.end, "brief");
     case "duration":
-      if (job.state === "Queued" && job.created !== null && now) return <span class="none" title="Waiting so long">{duration(now - job.created)}</span>;
-      return start === null || end === null ? "–" : duration(end - start);
+      if (job.state === "Queued" && job.created !== null && now) return <span class="none" title="Time in the queue">{formatDuration(now - job.created)}</span>;
+      return start === null || end === null ? "–" : formatDuration(end - start);
     case "replicas":
     case "devices":
     case "nodes":
@@ -154,15 +153,15 @@ function cell(id: string, job: Job, sparks: Sparks | null, size: Size | undefine
   }
 }
 
-/** The limit of the whole job: a replica's limit times the number of replicas; 0 where it is not known. */
+/** Return the limit of the whole job (a replica's limit times the replicas); 0 if unknown. */
 const limitOf = (job: Job, size: Size | undefined, resource: string): number => (job.limits?.[`${resource}.limit`] ?? 0) * (size?.replicas ?? 0);
 
-/** The most memory of a job, with its share of the limit. */
+/** Peak memory of a job and its share of the limit. */
 function Peak({ bytes, limit }: { bytes: number | null; limit: number }) {
   if (bytes === null) return <span class="none">–</span>;
   return (
-    <span title={limit ? `${quantity(bytes, "By")} of ${quantity(limit, "By")}` : ""}>
-      {quantity(bytes, "By")}
+    <span title={limit ? `${formatQuantity(bytes, "By")} of ${formatQuantity(limit, "By")}` : ""}>
+      {formatQuantity(bytes, "By")}
       {limit > 0 && <small>{Math.round((100 * bytes) / limit)} % of limit</small>}
     </span>
   );
@@ -172,5 +171,5 @@ function curve(sparks: Sparks | null, metric: string, kind: "cpu" | "gpu", limit
   const points = sparks?.lines[metric];
   if (!sparks) return null;
   if (!points) return <span class="none">–</span>;
-  return <Sparkline points={points} start={sparks.start} end={sparks.end} step={sparks.step} top={limit} unit={metricOf(metric)?.unit ?? ""} kind={kind} />;
+  return <Sparkline points={points} start={sparks.start} end={sparks.end} step={sparks.step} top={limit} unit={findMetric(metric)?.unit ?? ""} kind={kind} />;
 }

@@ -1,10 +1,10 @@
-// The rows of the list that are seen, and some on either side of them.
+// Virtual list: it renders the rows in the viewport and some on either side.
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Job, Query } from "../api/client";
-import { zone } from "../format";
+import { zoneName } from "../format";
 import type { Column } from "./columns";
 import { type Jobs, keyOf } from "./pages";
-import { MOST_COMPARED } from "./picked";
+import { MOST_COMPARED } from "./selection";
 import { Row } from "./row";
 import { useSparks } from "./sparks";
 
@@ -46,7 +46,7 @@ export function Rows({ jobs, total, search, picked, columns }: Given) {
   for (let at = Math.min(seen[0], last); at < last; at += 1) rows.push([at, jobs.at(at)]);
   const curves = columns.some((one) => ["cpu", "gpu", "memory"].includes(one.id));
   const sparksOf = useSparks(rows.flatMap(([, job]) => job ?? []), jobs.use, curves);
-  const shown = zone();
+  const shown = zoneName();
   return (
     <div class="rows" role="rowgroup" ref={body} style={{ height: `${total * ROW}px` }} onKeyDown={walk}>
       {rows.map(([at, job]) => {
@@ -74,7 +74,7 @@ export function Rows({ jobs, total, search, picked, columns }: Given) {
   );
 }
 
-/** Up and down go from row to row. */
+/** Move between rows with the arrow keys. */
 function walk(event: KeyboardEvent): void {
   const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
   const row = (event.target as HTMLElement).closest<HTMLElement>("[data-at]");

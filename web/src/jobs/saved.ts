@@ -1,5 +1,5 @@
-// The views of the list that the viewer saved in this browser, and the viewer's name as a user of jobs.
-import { read } from "../format";
+// Saved views of the list and the viewer's user name, both in local storage.
+import { readSetting } from "../format";
 
 export interface View {
   name: string;
@@ -10,8 +10,8 @@ export const VIEWS = "jobmeter-views";
 export const USER = "jobmeter-user";
 export const MOST_VIEWS = 30;
 
-/** The views in a text of the browser's memory, which anything may have written. */
-export function viewsIn(text: string | null): readonly View[] {
+/** Parse the saved views. Local storage may hold anything, so invalid entries are dropped. */
+export function parseViews(text: string | null): readonly View[] {
   try {
     const found: unknown = JSON.parse(text ?? "[]");
     const views = Array.isArray(found) ? (found as View[]) : [];
@@ -21,13 +21,13 @@ export function viewsIn(text: string | null): readonly View[] {
   }
 }
 
-export const savedViews = (): readonly View[] => viewsIn(read(VIEWS));
+export const savedViews = (): readonly View[] => parseViews(readSetting(VIEWS));
 
-/** The views with one more, or with another one of its name, in the order of names; null where there is no room. */
+/** Add or replace a view, sorted by name. Returns null at the maximum number of views. */
 export function withView(views: readonly View[], view: View): readonly View[] | null {
   const next = [...views.filter((one) => one.name !== view.name), view];
   return next.length > MOST_VIEWS ? null : next.sort((a, b) => a.name.localeCompare(b.name));
 }
 
-/** The viewer's name as the user of jobs; empty where nobody stated it. */
-export const ownUser = (): string => read(USER) ?? "";
+/** Return the viewer's user name; empty if not entered. */
+export const ownUser = (): string => readSetting(USER) ?? "";

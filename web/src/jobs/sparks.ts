@@ -1,7 +1,7 @@
-// The curves of the rows that are seen: requested once the list rests, few at a time, the oldest forgotten.
+// Sparklines of the visible rows: loaded once scrolling stops, a few at a time, with an LRU cache.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { type Job, type MetricLines, type Point, type Query, address, linesOf, read } from "../api/client";
-import { shownIn } from "../catalog";
+import { metricsIn } from "../catalog";
 import { step, stepText } from "../charts/steps";
 import { type Use, keyOf } from "./pages";
 
@@ -10,28 +10,28 @@ export interface Sparks {
   end: number;
   step: number;
   lines: Record<string, Point[]>;
-  /** The most memory that the job had, in bytes: null where it was not measured, absent until that is known. */
+  /** Peak memory of the job in bytes; null if not measured, undefined until loaded. */
   memory?: number | null;
 }
 
-/** The load of devices, best first: MIG instances have no utilization. */
-const LOADS = [...shownIn("use").filter((metric) => metric.endsWith(".utilization")), "gpu.sm.active", "npu.sm.active"];
-const METRICS = [...new Set([...shownIn("use"), ...LOADS])];
+/** Utilization metrics in order of preference. MIG instances have no utilization. */
+const LOADS = [...metricsIn("use").filter((metric) => metric.endsWith(".utilization")), "gpu.sm.active", "npu.sm.active"];
+const METRICS = [...new Set([...metricsIn("use"), ...LOADS])];
 const POINTS = 40;
-/** The server's summary of a job has as many steps: its highest value of a whole job depends on their length. */
+/** Number of steps of the server's job summary. The peak depends on the step, so the page uses the same number. */
 const PEAK_POINTS = 60;
 const AT_ONCE = 4;
 const MOST = 400;
-/** How long the same rows are seen before their curves are requested, in milliseconds: what is only scrolled by is not. */
+/** Milliseconds that rows must stay in the viewport before their sparklines are loaded. */
 const REST = 80;
-/** A running job's curve that did not grow for so many steps has a hole: its row was out of sight, or the page was. */
+/** Number of steps without a new point after which a running job's sparkline is loaded again. */
 const HOLE = 3;
 
 interface Entry {
   sparks: Sparks;
-  /** When they were brought up to date, by the browser's own clock. */
+  /** Time of the last update, by `performance.now()`. */
   updated: number;
-  /** What they grew by last. */
+  /** Last live value that was appended. */
   use: Use | undefined;
 }
 
@@ -39,21 +39,21 @@ const cache = new Map<string, Entry>();
 
 const name = (job: Job): string => `${keyOf(job)} ${job.state === "Running" ? "" : (job.end ?? job.last_sample)}`;
 
-interface Questions {
+interface LoadState {
   jobs: readonly Job[];
   use: ReadonlyMap<string, Use>;
   open: Map<string, AbortController>;
-  /** Those without an answer since other rows came into sight: what fails is not requested again and again. */
+  /** Keys requested since the visible rows changed, so that failed requests are not repeated. */
   requested: Set<string>;
   moving: boolean;
 }
 
-/** Gives the curves of a job among those that are seen; null until they are there. */
+/** Return a function that gives the sparklines of a visible job; null until loaded. */
 export function useSparks(jobs: readonly Job[], use: ReadonlyMap<string, Use>, drawn: boolean): (job: Job) => Sparks | null {
   const [, setTurn] = useState(0);
   const changed = () => setTurn((now) => now + 1);
-  const questions = useRef<Questions>({ jobs, use, open: new Map(), requested: new Set(), moving: true });
-  const mine = questions.current;
+  const loading = useRef<LoadState>({ jobs, use, open: new Map(), requested: new Set(), moving: true });
+  const mine = loading.current;
   Object.assign(mine, { jobs, use });
   const names = drawn ? jobs.map(name).join("\n") : "";
   useEffect(() => {
@@ -64,12 +64,12 @@ export function useSparks(jobs: readonly Job[], use: ReadonlyMap<string, Use>, d
     if (!names) return;
     const timer = setTimeout(() => {
       mine.moving = false;
-      ask(mine, changed);
+      loadVisible(mine, changed);
     }, REST);
     return () => clearTimeout(timer);
   }, [names]);
-  // After an update: it may come so late that a curve has a hole.
-  useEffect(() => ask(mine, changed));
+  // After each update, because a late update can leave a gap in a sparkline.
+  useEffect(() => loadVisible(mine, changed));
   useEffect(
     () => () => {
       mine.moving = true;
@@ -77,10 +77,10 @@ export function useSparks(jobs: readonly Job[], use: ReadonlyMap<string, Use>, d
     },
     [],
   );
-  return (job) => (drawn ? current(job, use.get(keyOf(job))) : null);
+  return (job) => (drawn ? withUsage(job, use.get(keyOf(job))) : null);
 }
 
-function ask(questions: Questions, changed: () => void): void {
+function loadVisible(questions: LoadState, changed: () => void): void {
   const { jobs, use, open, requested } = questions;
   for (const job of jobs) {
     if (questions.moving || open.size >= AT_ONCE) return;
@@ -97,7 +97,7 @@ function ask(questions: Questions, changed: () => void): void {
       .catch(() => undefined)
       .finally(() => {
         open.delete(key);
-        ask(questions, changed);
+        loadVisible(questions, changed);
       });
   }
 }
@@ -109,13 +109,13 @@ function isMissing(job: Job, use: Use | undefined): boolean {
   return !found || (job.state === "Running" && use !== undefined && isBehind(found));
 }
 
-/** The curves of a job, with what it uses now. */
-function current(job: Job, use: Use | undefined): Sparks | null {
+/** Return the sparklines of a job with its current usage appended. */
+function withUsage(job: Job, use: Use | undefined): Sparks | null {
   const key = name(job);
   const found = cache.get(key);
   if (!found) return null;
   if (!use || use === found.use || job.state !== "Running" || isBehind(found)) return found.sparks;
-  const sparks = grow(found.sparks, use);
+  const sparks = appendUsage(found.sparks, use);
   store(key, { sparks, updated: Date.now(), use });
   return sparks;
 }
@@ -126,10 +126,10 @@ function store(key: string, entry: Entry): void {
   if (cache.size > MOST) cache.delete(cache.keys().next().value!);
 }
 
-/** The metric by which the load of a job's devices is drawn. */
+/** Return the metric that shows the utilization of a job's devices. */
 export const loadOf = (lines: Record<string, Point[]>): string => LOADS.find((metric) => lines[metric]?.length) ?? LOADS[0]!;
 
-/** Gives the curves, and once more with the most memory, which takes longer. */
+/** Load the sparklines, then the peak memory, which takes longer. */
 async function load(job: Job, signal: AbortSignal, take: (sparks: Sparks) => void): Promise<void> {
   const start = job.start ?? job.first_sample ?? job.created ?? Date.now();
   const end = (job.state === "Running" ? null : (job.end ?? job.last_sample)) ?? Date.now();
@@ -145,8 +145,8 @@ async function load(job: Job, signal: AbortSignal, take: (sparks: Sparks) => voi
   take({ ...curves, memory: memory.length ? Math.max(...memory) : null });
 }
 
-/** The curves with a point of now, in the step that it belongs to. */
-function grow(sparks: Sparks, use: Use): Sparks {
+/** Append the current usage to the sparklines, in the step that it belongs to. */
+function appendUsage(sparks: Sparks, use: Use): Sparks {
   const time = Math.floor(use.time / sparks.step) * sparks.step;
   const lines = { ...sparks.lines };
   for (const [metric, value] of Object.entries(use.values)) {

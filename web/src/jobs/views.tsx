@@ -1,27 +1,27 @@
-// The menu of the saved views, and of the viewer's own jobs.
+// Menu of the saved views and of the viewer's own jobs.
 import { useEffect, useState } from "preact/hooks";
-import { write } from "../format";
-import { useClosing } from "../parts/hooks";
-import { changed, go, href } from "../router";
+import { writeSetting } from "../format";
+import { useMenu } from "../parts/hooks";
+import { mergeQuery, go, href } from "../router";
 import { MOST_VIEWS, USER, VIEWS, type View, ownUser, savedViews, withView } from "./saved";
 
 export const viewAddress = (view: View): string => href([], new URLSearchParams(view.query));
 
-/** What a view saves: what narrows, orders and shows, not what is picked. */
-const saved = (query: URLSearchParams): string => changed(query, { pick: null }).toString();
+/** Return the query that a view stores: everything but the selected jobs. */
+const saved = (query: URLSearchParams): string => mergeQuery(query, { pick: null }).toString();
 
 export function Views({ query }: { query: URLSearchParams }) {
-  const menu = useClosing();
+  const menu = useMenu();
   const [views, setViews] = useState(savedViews);
   const [user, setUser] = useState(ownUser);
   useEffect(() => {
-    // Another tab saved or forgot one: this tab keeps that.
+    // Another tab changed the saved views.
     const elsewhere = () => setViews(savedViews());
     addEventListener("storage", elsewhere);
     return () => removeEventListener("storage", elsewhere);
   }, []);
   const store = (next: readonly View[]) => {
-    write(VIEWS, JSON.stringify(next));
+    writeSetting(VIEWS, JSON.stringify(next));
     setViews(next);
   };
   const save = (event: SubmitEvent) => {
@@ -32,7 +32,7 @@ export function Views({ query }: { query: URLSearchParams }) {
     if (!name) return;
     const next = withView(views, { name, query: saved(query) });
     if (!next) {
-      field.setCustomValidity(`${MOST_VIEWS} views are saved already. Forget one first.`);
+      field.setCustomValidity(`${MOST_VIEWS} views are saved, the maximum. Delete one first.`);
       field.reportValidity();
       return;
     }
@@ -42,7 +42,7 @@ export function Views({ query }: { query: URLSearchParams }) {
   const mine = (event: SubmitEvent) => {
     event.preventDefault();
     const name = ((event.target as HTMLFormElement).elements.namedItem("user") as HTMLInputElement).value.trim();
-    write(USER, name);
+    writeSetting(USER, name);
     setUser(name);
     if (name) show(href([], { user: name }));
   };
@@ -68,7 +68,7 @@ export function Views({ query }: { query: URLSearchParams }) {
                 <a href={viewAddress(one)} onClick={menu.close} aria-current={saved(query) === one.query ? "true" : undefined}>
                   {one.name}
                 </a>
-                <button type="button" class="link" aria-label={`Forget ${one.name}`} onClick={() => store(views.filter((other) => other !== one))}>
+                <button type="button" class="link" aria-label={`Delete ${one.name}`} onClick={() => store(views.filter((other) => other !== one))}>
                   ×
                 </button>
               </li>
@@ -77,7 +77,7 @@ export function Views({ query }: { query: URLSearchParams }) {
         )}
         <form onSubmit={save}>
           <label>
-            Save what is shown as
+            Save this view as
             <input name="view" required maxLength={60} autocomplete="off" onInput={(event) => event.currentTarget.setCustomValidity("")} />
           </label>
           <button type="submit">Save</button>

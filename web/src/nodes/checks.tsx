@@ -1,34 +1,24 @@
-// Checks of a node: what was asked of its agent, what it answered, and asking it now.
-import { useEffect, useState } from "preact/hooks";
-import { BASE, Refusal, type Schemas, address } from "../api/client";
-import { send } from "../api/send";
-import { useRead } from "../parts/hooks";
-import { Moment, Problem, Section } from "../parts/small";
+// Checks of a node: requested ones, their results, and a button for a new check.
+import { useEffect } from "preact/hooks";
+import { BASE, type Schemas, address, send } from "../api/client";
+import { useAction, useRead } from "../parts/hooks";
+import { Moment, Problem, Section } from "../parts/elements";
 
 const EVERY = 2_000;
-type Task = Schemas["DiagnosticTask"];
 
 export function Checks({ node, cluster }: { node: string; cluster: string }) {
   const response = useRead<Schemas["TaskPage"]>(address("/api/jobmeter/v1/tasks", {}, { type: ["node"], limit: 100 }));
-  const [refused, setRefused] = useState<Refusal | null>(null);
-  const [busy, setBusy] = useState(false);
+  const { busy, error, perform } = useAction();
   const mine = (response.data?.tasks ?? []).filter((task) => task.nodes?.includes(node)).slice(0, 5);
   const open = mine.some((task) => task.state === "waiting" || task.state === "running");
   useEffect(() => {
     if (!open) return;
-    const timer = setInterval(() => !document.hidden && response.again(), EVERY);
+    const timer = setInterval(() => !document.hidden && response.reload(), EVERY);
     return () => clearInterval(timer);
   }, [open]);
   const start = async () => {
-    setBusy(true);
-    setRefused(null);
-    try {
-      await send<Task>("POST", `${BASE}/tasks`, { type: "node", cluster, nodes: [node] });
-    } catch (error) {
-      if (error instanceof Refusal) setRefused(error);
-    }
-    setBusy(false);
-    response.again();
+    await perform(() => send("POST", `${BASE}/tasks`, { type: "node", cluster, nodes: [node] }));
+    response.reload();
   };
   const aside = (
     <button type="button" disabled={busy || open} onClick={() => void start()}>
@@ -37,9 +27,9 @@ export function Checks({ node, cluster }: { node: string; cluster: string }) {
   );
   return (
     <Section id="checks" title="Checks" aside={aside}>
-      {refused && <Problem error={refused} />}
-      {response.error && <Problem error={response.error} again={response.again} />}
-      {response.data && !mine.length && <p class="hint">This node was not checked lately. “Check now” has its agent look at disks, clocks, memory and devices; it changes nothing.</p>}
+      {error && <Problem error={error} />}
+      {response.error && <Problem error={response.error} reload={response.reload} />}
+      {response.data && !mine.length && <p class="hint">No recent checks. Press “Check now”: the agent checks disks, clocks, memory and devices, and changes nothing.</p>}
       {mine.map((task) => (
         <details key={task.id} class="check" open={task === mine[0]}>
           <summary>

@@ -1,28 +1,28 @@
-// The system log of a node: newest at the end, searched by the server, followed.
+// System log of a node: newest lines at the end, searched by the server, followed.
 import { useState } from "preact/hooks";
 import { type LogLine, address } from "../api/client";
-import { parts } from "../format";
-import { useNewest, useRested } from "../parts/hooks";
+import { splitTime } from "../format";
+import { useScrollToEnd, useDebounced } from "../parts/hooks";
 import { useLog } from "../parts/log";
 import { LogLines } from "../parts/log-lines";
 import { Follow, LogTools, searchOf } from "../parts/log-tools";
-import { Problem, Section } from "../parts/small";
+import { Problem, Section } from "../parts/elements";
 
-/** The least severity that a level asks for. */
+/** Minimum syslog severity for each level of the filter. */
 const SEVERITIES: Record<string, string> = { info: "info", warning: "warning", error: "err" };
 
 export function NodeLog({ node }: { node: string }) {
   const [text, setText] = useState("");
   const [level, setLevel] = useState("");
   const [following, setFollowing] = useState(true);
-  // Lines of a system log say how severe they are; not all of them have a level.
-  const searched = useRested(text.trim(), 200);
+  // System log lines have a severity; not all of them have a level.
+  const searched = useDebounced(text.trim(), 200);
   const search = { ...searchOf(searched), severity: SEVERITIES[level] ?? null };
   const log = useLog({
     page: (query) => address("/api/jobmeter/v1/nodes/{node}/logs", { node }, { ...search, ...query }),
     live: following ? address("/api/jobmeter/v1/nodes/{node}/logs/live", { node }, search) : null,
   });
-  const box = useNewest(log.lines, following);
+  const box = useScrollToEnd(log.lines, following);
   const aside = (
     <LogTools of="the system log" text={text} level={level} setText={setText} setLevel={setLevel}>
       <Follow following={following} setFollowing={setFollowing} toEnd={box.toEnd} />
@@ -30,9 +30,9 @@ export function NodeLog({ node }: { node: string }) {
   );
   return (
     <Section id="syslog" title="System log" aside={aside}>
-      {log.error && <Problem error={log.error} again={log.again} />}
+      {log.error && <Problem error={log.error} reload={log.reload} />}
       {log.lines && !log.lines.length && (
-        <p class="hint">{searched || level ? "No line matches." : "No line was stored yet. The node's agent reads the kernel's log and the journal where it may: jobmeter agent --help."}</p>
+        <p class="hint">{searched || level ? "No lines match." : "No log lines are stored for this node. Its agent reads the kernel log and the journal if it has permission: see jobmeter agent --help."}</p>
       )}
       {log.lines && log.lines.length > 0 && (
         <LogLines
@@ -42,7 +42,7 @@ export function NodeLog({ node }: { node: string }) {
           pause={() => setFollowing(false)}
           line={(line) => (
             <div class={`line ${levelOf(line)}`}>
-              <time title={parts(line.time).day}>{parts(line.time).time}</time>
+              <time title={splitTime(line.time).day}>{splitTime(line.time).time}</time>
               <span class="where">{line.stream}</span>
               <span class="text">{line.text}</span>
             </div>
@@ -53,7 +53,7 @@ export function NodeLog({ node }: { node: string }) {
   );
 }
 
-/** Of a severity of syslog (0, the worst, to 7): what a job's line of that weight is called. */
+/** Map a syslog severity (0 is the worst, 7 the least) to a level. */
 function levelOf({ level, severity }: LogLine): string {
   if (severity === null) return level ?? "";
   return severity <= 3 ? "error" : severity === 4 ? "warning" : severity === 7 ? "debug" : "info";

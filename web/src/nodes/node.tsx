@@ -1,15 +1,15 @@
-// One node: what it is, its devices and who has them, its curves, its checks, its system log.
+// Page of a node: record, devices and their jobs, charts, checks, system log.
 import { useMemo } from "preact/hooks";
-import { type Line, type Node, type Schemas, address, linesOf } from "../api/client";
-import { shownIn, title } from "../catalog";
+import { type Node, type Schemas, address, linesByMetric } from "../api/client";
+import { metricsIn, title } from "../catalog";
 import { Cursor } from "../charts/axis";
 import { Chart } from "../charts/chart";
-import { ordered } from "../charts/lines";
-import { type Fleet, type FleetNode, doing, faultText, faultsOf, money, price, useFleet } from "../fleet/data";
-import { duration, isUtc, quantity } from "../format";
+import { sortLines } from "../charts/lines";
+import { type Fleet, type FleetNode, stateOf, faultText, faultsOf, formatHourly, priceOf, useFleet } from "../fleet/data";
+import { formatDuration, isUtc, formatQuantity } from "../format";
 import { useDark, useRead, useZone } from "../parts/hooks";
-import { Choice, Moment, Notice, Problem, Section } from "../parts/small";
-import { changed, go, href } from "../router";
+import { Choice, Moment, Notice, Problem, Section } from "../parts/elements";
+import { mergeQuery, go, href, jobHref } from "../router";
 import { Checks } from "./checks";
 import { NodeLog } from "./log";
 
@@ -22,19 +22,19 @@ const SPANS = [
 type Span = (typeof SPANS)[number][0];
 const STEP: Record<Span, string> = { "15m": "10s", "1h": "30s", "6h": "2m", "24h": "10m" };
 const STEP_MS: Record<Span, number> = { "15m": 10_000, "1h": 30_000, "6h": 120_000, "24h": 600_000 };
-/** The charts of a node: its devices come first. */
-const SHOWN = shownIn("node");
+/** Metrics with charts on the page, devices first. */
+const SHOWN = metricsIn("node");
 const NODE = SHOWN.filter((name) => name.startsWith("node."));
 const DEVICE = SHOWN.filter((name) => !name.startsWith("node."));
 
 export function NodePage({ name, query }: { name: string; query: URLSearchParams }) {
   useZone();
   const cluster = query.get("cluster") ?? "";
-  const { fleet, error, again } = useFleet();
+  const { fleet, error, reload } = useFleet();
   const response = useRead<Schemas["NodeList"]>(address("/api/jobmeter/v1/nodes", {}, { name: [name] }));
   const record = response.data?.nodes.find((node) => !cluster || node.cluster === cluster);
   const node = fleet?.nodes.find((one) => one.name === name && (!cluster || one.cluster === cluster));
-  if (error && !fleet) return <Problem error={error} again={again} />;
+  if (error && !fleet) return <Problem error={error} reload={reload} />;
   if (response.data && !record) {
     return (
       <Notice title={`There is no node ${name}.`}>
@@ -45,7 +45,7 @@ export function NodePage({ name, query }: { name: string; query: URLSearchParams
   return (
     <article class="node">
       <header class="job">
-        <nav class="crumbs" aria-label="Where this is">
+        <nav class="crumbs" aria-label="Breadcrumb">
           <a href="#/nodes">Nodes</a>
         </nav>
         <div class="name">
@@ -56,7 +56,7 @@ export function NodePage({ name, query }: { name: string; query: URLSearchParams
       </header>
       {node && faultsOf(node).length > 0 && <Faults node={node} />}
       {fleet && node && <Devices fleet={fleet} node={node} />}
-      {/* What lies below the devices would move once it is known how many there are. */}
+      {/* Render these once the number of devices is known, so that they do not move. */}
       <div class={(fleet && response.data) || response.error ? undefined : "unready"}>
         <Curves name={name} cluster={cluster} query={query} />
         <Checks node={name} cluster={record?.cluster ?? cluster} />
@@ -66,7 +66,7 @@ export function NodePage({ name, query }: { name: string; query: URLSearchParams
   );
 }
 
-/** State of a node. A node that reports may have faults too. */
+/** State of a node. A node that is up may have faults too. */
 function NodeState({ state, faults }: { state: string; faults: number }) {
   const bad = state === "down" || faults > 0;
   const word = bad ? "state-failed" : state === "up" ? "state-succeeded" : "";
@@ -87,9 +87,9 @@ function Facts({ record }: { record: Node }) {
   const [cores, memory] = [info["cores"] ?? info["cpus"], info["memory"]];
   const seen = record.last_seen;
   const facts: [string, unknown][] = [
-    ["Last heard", seen === null ? "never" : Date.now() - seen < 3_600_000 ? `${duration(Date.now() - seen)} ago` : <Moment ms={seen} />],
+    ["Last report", seen === null ? "never" : Date.now() - seen < 3_600_000 ? `${formatDuration(Date.now() - seen)} ago` : <Moment ms={seen} />],
     ["Cores", typeof cores === "number" ? String(cores) : null],
-    ["Memory", typeof memory === "number" ? quantity(memory, "By") : null],
+    ["Memory", typeof memory === "number" ? formatQuantity(memory, "By") : null],
     ["Resource group", record.resource_group],
     ["Cluster", record.cluster],
     ["Project", record.project],
@@ -109,7 +109,7 @@ function Facts({ record }: { record: Node }) {
   );
 }
 
-/** Which fault, since when, and which job it hit. */
+/** Faults with their start and the affected jobs. */
 function Faults({ node }: { node: FleetNode }) {
   return (
     <Section id="faults" title="Faults">
@@ -122,11 +122,11 @@ function Faults({ node }: { node: FleetNode }) {
                 , {one.count} times, last <Moment ms={one.last} short />
               </>
             )}
-            {one.jobs.length > 0 ? ". It hit " : ". It hit no job that you may see."}
+            {one.jobs.length === 0 ? ". No affected job is visible to you." : one.jobs.length === 1 ? ". Affected job: " : ". Affected jobs: "}
             {one.jobs.slice(0, FEW_JOBS).map((job, place) => (
               <>
                 {place > 0 && ", "}
-                <a href={href(["jobs", job.id], { project: job.project })}>{job.name || job.id}</a>
+                <a href={jobHref(job)}>{job.name || job.id}</a>
               </>
             ))}
             {one.jobs.length > FEW_JOBS && ` and ${one.jobs.length - FEW_JOBS} more`}
@@ -145,7 +145,7 @@ function Devices({ fleet, node }: { fleet: Fleet; node: FleetNode }) {
   const faulty = new Set(faultsOf(node).map((one) => one.device));
   return (
     <Section id="devices" title="Devices and jobs" aside={all}>
-      {node.devices.length === 0 && <p class="hint">No device of this node was reported. Jobs that run on its CPUs are among its jobs.</p>}
+      {node.devices.length === 0 && <p class="hint">This node reports no devices. “All jobs that ran here” lists the jobs on its CPUs.</p>}
       {node.devices.length > 0 && (
         <div class="wide" tabIndex={0} role="region" aria-label="Devices">
           <table class="devices">
@@ -162,8 +162,8 @@ function Devices({ fleet, node }: { fleet: Fleet; node: FleetNode }) {
             <tbody>
               {node.devices.map((device) => {
                 const job = device.job === undefined || device.job === null ? null : fleet.jobs[device.job];
-                const does = doing(node, device);
-                const cost = does === "idle" ? price(fleet, device) : null;
+                const does = stateOf(node, device);
+                const cost = does === "idle" ? priceOf(fleet, device) : null;
                 return (
                   <tr key={device.device}>
                     <th scope="row">{device.device}</th>
@@ -176,21 +176,21 @@ function Devices({ fleet, node }: { fleet: Fleet; node: FleetNode }) {
                           <i>
                             <i style={{ width: `${Math.min(100, device.use * 100)}%` }} />
                           </i>
-                          {quantity(device.use, "1")}
+                          {formatQuantity(device.use, "1")}
                         </span>
                       )}
                     </td>
                     <td class={does === "idle" ? "wasted" : ""}>
                       {device.state ? "not measured: " : WORDS[does]}
                       {device.state && <b class="lost">{device.state}</b>}
-                      {cost !== null && `, ${money(fleet, cost)}`}
+                      {cost !== null && `, ${formatHourly(fleet, cost)}`}
                       {faulty.has(device.device) && (
                         <>
                           , <b class="lost">with a fault</b>
                         </>
                       )}
                     </td>
-                    <td>{job ? <a href={href(["jobs", job.id], { project: job.project })}>{job.name || job.id}</a> : ""}</td>
+                    <td>{job ? <a href={jobHref(job)}>{job.name || job.id}</a> : ""}</td>
                     <td>{job?.user}</td>
                   </tr>
                 );
@@ -212,17 +212,16 @@ function Curves({ name, cluster, query }: { name: string; cluster: string; query
   const cursor = useMemo(() => new Cursor(), []);
   const dark = useDark();
   const found = useMemo(() => {
-    const lines = new Map<string, Line[]>();
-    for (const line of [devices.data, own.data].flatMap((body) => (body ? linesOf(body) : []))) lines.set(line.metric, [...(lines.get(line.metric) ?? []), line]);
-    return [...lines].sort(([a], [b]) => SHOWN.indexOf(a) - SHOWN.indexOf(b)).map(([metric, mine]) => [metric, ordered(mine)] as const);
+    const lines = [...linesByMetric(devices.data), ...linesByMetric(own.data)];
+    return lines.sort(([a], [b]) => SHOWN.indexOf(a) - SHOWN.indexOf(b)).map(([metric, mine]) => [metric, sortLines(mine)] as const);
   }, [own.data, devices.data]);
   const body = own.data ?? devices.data;
   const problem = own.error ?? devices.error;
-  const aside = <Choice label="Range" value={last} options={SPANS} choose={(value) => go(href(["nodes", name], changed(query, { last: value })), true)} />;
+  const aside = <Choice label="Range" value={last} options={SPANS} choose={(value) => go(href(["nodes", name], mergeQuery(query, { last: value })), true)} />;
   return (
     <Section id="curves" title="Metrics" aside={aside}>
-      {problem && <Problem error={problem} again={() => (own.again(), devices.again())} />}
-      {!problem && body && found.length === 0 && <p class="hint">Nothing was measured of this node in this range.</p>}
+      {problem && <Problem error={problem} reload={() => (own.reload(), devices.reload())} />}
+      {!problem && body && found.length === 0 && <p class="hint">No samples of this node in this range. Choose a longer one, or check that its agent runs.</p>}
       {body && (
         <div class="grid">
           {found.map(([metric, lines]) => (

@@ -1,11 +1,11 @@
 import { useMemo } from "preact/hooks";
 import type { ComponentChildren } from "preact";
-import { type Fleet, type FleetNode, byGroup, count, doing, faultsOf, money, useFleet } from "../fleet/data";
+import { type Fleet, type FleetNode, groupNodes, countFleet, stateOf, faultsOf, formatHourly, useFleet } from "../fleet/data";
 import { FleetMap, Legend } from "../fleet/map";
-import { quantity } from "../format";
+import { formatQuantity } from "../format";
 import { useZone } from "../parts/hooks";
-import { Choice, Notice, Problem } from "../parts/small";
-import { changed, go, href } from "../router";
+import { Choice, Notice, Problem } from "../parts/elements";
+import { mergeQuery, go, href } from "../router";
 
 const SHOWN = [
   ["", "All"],
@@ -16,17 +16,18 @@ const SHOWN = [
   ["unknown", "Unknown"],
 ] as const;
 type Shown = (typeof SHOWN)[number][0];
+const CONDITIONS: Record<Shown, string> = { "": "", idle: "has idle devices", free: "has free devices", down: "is down", faults: "has faults", unknown: "has an unknown state" };
 
-/** The fleet: every node as a tile, by resource group; what is idle, free, down or unknown can be shown alone. */
+/** Map of all nodes by resource group. A choice shows only idle, free, faulty nodes and the like. */
 export function NodesPage({ query }: { query: URLSearchParams }) {
   useZone();
-  const { fleet, error, live, again } = useFleet();
+  const { fleet, error, live, reload } = useFleet();
   const text = query.get("q") ?? "";
   const shown = (SHOWN.find(([name]) => name === query.get("show"))?.[0] ?? "") as Shown;
-  const nodes = useMemo(() => (fleet?.nodes ?? []).filter((node) => fits(node, text, shown)), [fleet, text, shown]);
-  const groups = useMemo(() => byGroup(nodes), [nodes]);
-  const set = (values: Record<string, string>) => go(href(["nodes"], changed(query, values)), true);
-  if (error && !fleet) return <Problem error={error} again={again} />;
+  const nodes = useMemo(() => (fleet?.nodes ?? []).filter((node) => matches(node, text, shown)), [fleet, text, shown]);
+  const groups = useMemo(() => groupNodes(nodes), [nodes]);
+  const set = (values: Record<string, string>) => go(href(["nodes"], mergeQuery(query, values)), true);
+  if (error && !fleet) return <Problem error={error} reload={reload} />;
   return (
     <>
       <div class="heading">
@@ -44,29 +45,29 @@ export function NodesPage({ query }: { query: URLSearchParams }) {
             </div>
           </form>
           <Legend />
-          {nodes.length > 0 ? <FleetMap fleet={fleet} groups={groups} /> : <p class="hint none-shown">No node {shown === "faults" ? "has faults" : shown ? `is ${shown === "idle" ? "idle though a job has it" : shown}` : ""}{text ? ` and fits “${text}”` : ""}.</p>}
+          {nodes.length > 0 ? <FleetMap fleet={fleet} groups={groups} /> : <p class="hint none-shown">No node {[CONDITIONS[shown], text && `matches “${text}”`].filter(Boolean).join(" and ")}.</p>}
         </>
       )}
     </>
   );
 }
 
-function fits(node: FleetNode, text: string, shown: Shown): boolean {
+function matches(node: FleetNode, text: string, shown: Shown): boolean {
   const searched = text.trim().toLowerCase();
   if (searched && !`${node.name} ${node.cluster} ${node.resource_group}`.toLowerCase().includes(searched)) return false;
   if (shown === "faults") return faultsOf(node).length > 0;
   if (shown === "down") return node.state === "down";
-  if (shown === "unknown") return node.state === "unknown" || (node.state === "up" && node.devices.some((device) => doing(node, device) === "unknown"));
-  return !shown || node.devices.some((device) => doing(node, device) === shown);
+  if (shown === "unknown") return node.state === "unknown" || (node.state === "up" && node.devices.some((device) => stateOf(node, device) === "unknown"));
+  return !shown || node.devices.some((device) => stateOf(node, device) === shown);
 }
 
 function Figures({ fleet }: { fleet: Fleet }) {
-  const all = count(fleet, fleet.nodes);
+  const all = countFleet(fleet, fleet.nodes);
   return (
     <p class="figures">
       <b>{all.nodes.toLocaleString("en")}</b> {all.nodes === 1 ? "node" : "nodes"}, <b>{all.up.toLocaleString("en")}</b> up
-      {all.down > 0 && <Few text="down">{all.down}</Few>}
-      {all.unknown > 0 && <Few text="unknown">{all.unknown}</Few>}
+      {all.down > 0 && <Count text="down">{all.down}</Count>}
+      {all.unknown > 0 && <Count text="unknown">{all.unknown}</Count>}
       {all.faulty > 0 && (
         <>
           {", "}
@@ -81,13 +82,13 @@ function Figures({ fleet }: { fleet: Fleet }) {
           <b>{all.devices.toLocaleString("en")}</b> devices, <b>{all.free.toLocaleString("en")}</b> free
           {all.use !== null && (
             <>
-              , the others <b>{quantity(all.use, "1")}</b> in use
+              , the others <b>{formatQuantity(all.use, "1")}</b> in use
             </>
           )}
           {all.idle > 0 && (
             <>
               , <b class="wasted">{all.idle.toLocaleString("en")} idle</b>
-              {all.cost !== null && <b class="wasted"> at {money(fleet, all.cost)}</b>}
+              {all.cost !== null && <b class="wasted"> at {formatHourly(fleet, all.cost)}</b>}
             </>
           )}
         </>
@@ -96,7 +97,7 @@ function Figures({ fleet }: { fleet: Fleet }) {
   );
 }
 
-const Few = ({ text, children }: { text: string; children: ComponentChildren }) => (
+const Count = ({ text, children }: { text: string; children: ComponentChildren }) => (
   <>
     , <b>{children}</b> {text}
   </>
@@ -105,10 +106,10 @@ const Few = ({ text, children }: { text: string; children: ComponentChildren }) 
 function Empty() {
   return (
     <Notice title="No node has reported yet.">
-      <p>An agent on each node measures it and its devices:</p>
+      <p>Start an agent on each node:</p>
       <pre>jobmeter agent --server {location.origin} --key TOKEN</pre>
       <p>
-        A <a href="#/admin/keys">key of role writer</a> is enough for it.
+        TOKEN is that of a <a href="#/admin/keys">key of role writer</a>.
       </p>
     </Notice>
   );

@@ -1,18 +1,18 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import type { Schemas } from "../api/client";
-import { isUtc, setUtc, write, zone } from "../format";
+import { isUtc, setUtc, writeSetting, zoneName } from "../format";
 import type { Place } from "../router";
-import { isLong } from "../api/connection";
+import { isOverdue } from "../api/connection";
 import { Keys } from "./keys";
 import { isDark, useConnection, useZone } from "./hooks";
-import { Moment } from "./small";
+import { Moment } from "./elements";
 
-/** What is around every view: where one can go, who is signed in, zone and theme. */
+/** Frame of every view: navigation, session, time zone and theme. */
 export function Frame(given: { who: Schemas["WhoAmI"]; place: Place; leave: () => void; children: ComponentChildren }) {
   const first = given.place.path[0] ?? "jobs";
   useZone();
-  // Jobs are compared from their list: it is the view that this belongs to.
+  // The comparison belongs to the list of jobs.
   const view = first === "compare" ? "jobs" : first;
   const link = (name: string, to: string, text: string) => (
     <a href={to} aria-current={view === name ? "page" : undefined}>
@@ -30,7 +30,7 @@ export function Frame(given: { who: Schemas["WhoAmI"]; place: Place; leave: () =
         </a>
         {given.who.job ? (
           <span class="guest">
-            One job, opened by a link that ends <Moment ms={given.who.expires} />
+            Shared job, link valid until <Moment ms={given.who.expires} />
           </span>
         ) : (
           <nav aria-label="Views">
@@ -43,11 +43,11 @@ export function Frame(given: { who: Schemas["WhoAmI"]; place: Place; leave: () =
         )}
         <div class="who">
           <Keys guest={Boolean(given.who.job)} />
-          <button type="button" onClick={() => setUtc(!isUtc())} title="Times in your zone, or in UTC">
-            {zone()}
+          <button type="button" onClick={() => setUtc(!isUtc())} title="Switch between your time zone and UTC">
+            {zoneName()}
           </button>
           <Theme />
-          <button type="button" onClick={given.leave} title={given.who.job ? "Close what the link opened" : `Signed in with key ${given.who.name} (${given.who.role})`}>
+          <button type="button" onClick={given.leave} title={given.who.job ? "Close the shared job" : `Signed in with key ${given.who.name} (${given.who.role})`}>
             Sign out
           </button>
         </div>
@@ -58,10 +58,10 @@ export function Frame(given: { who: Schemas["WhoAmI"]; place: Place; leave: () =
   );
 }
 
-/** That the server is away, or that nothing new comes: figures that stand still are not taken for new ones. */
+/** Warn that the server does not answer or that live updates are interrupted, so that values on the page may be old. */
 function Away() {
   const { silent, stopped } = useConnection();
-  const still = silent === null && stopped !== null && isLong(stopped) ? stopped : null;
+  const still = silent === null && stopped !== null && isOverdue(stopped) ? stopped : null;
   const since = silent ?? still;
   useEffect(() => {
     document.body.classList.toggle("still", since !== null);
@@ -74,7 +74,7 @@ function Away() {
       <b>
         <Moment ms={since} short />
       </b>
-      . What is shown is from then. This page tries again by itself{silent === null ? "" : "; a server is started by jobmeter serve"}.
+      . This page shows values from then and reconnects automatically.{silent === null ? "" : " If the server is down, start it with jobmeter serve."}
     </div>
   );
 }
@@ -90,7 +90,7 @@ function Theme() {
   const turn = () => {
     const next = dark ? "light" : "dark";
     document.documentElement.dataset["theme"] = next;
-    write("jobmeter-theme", next);
+    writeSetting("jobmeter-theme", next);
     setDark(!dark);
     window.dispatchEvent(new Event("jobmeter-theme"));
   };

@@ -2,20 +2,20 @@ import type { RefObject } from "preact";
 import { useCallback, useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { Refusal, read } from "../api/client";
 import { type Connection, connection, onConnection, onReturn } from "../api/connection";
-import { drawWaiting } from "../charts/turns";
+import { drawWaiting } from "../charts/scheduler";
 import { onZone } from "../format";
 
-export interface Asked<T> {
+export interface ReadState<T> {
   data: T | null;
   error: Refusal | null;
   busy: boolean;
-  again: () => void;
+  reload: () => void;
 }
 
-/** Ask again by itself: after the time that a refusal names, and once a server that was away answers again. */
-export function useAgain(error: Refusal | null, again: () => void): void {
-  const latest = useRef(again);
-  latest.current = again;
+/** Retry after the time that an error names, and once an unreachable server answers again. */
+export function useRetry(error: Refusal | null, reload: () => void): void {
+  const latest = useRef(reload);
+  latest.current = reload;
   useEffect(() => {
     if (error === null || error.wait === null) return;
     const timer = setTimeout(() => latest.current(), error.wait * 1000);
@@ -24,15 +24,15 @@ export function useAgain(error: Refusal | null, again: () => void): void {
   useEffect(() => onReturn(() => latest.current()), []);
 }
 
-/** Whether the server answers; draws again when that changes. */
+/** Return the state of the connection; renders again when it changes. */
 export function useConnection(): Connection {
   const [, setTurn] = useState(0);
   useEffect(() => onConnection(() => setTurn((now) => now + 1)), []);
   return connection();
 }
 
-/** What the server answers to a question; the last answer stays until the next one is there. */
-export function useRead<T>(url: string | null): Asked<T> {
+/** Read a URL of the API. The last response stays until the next one has arrived. */
+export function useRead<T>(url: string | null): ReadState<T> {
   const [state, setState] = useState<{ url: string | null; data: T | null; error: Refusal | null; busy: boolean }>({
     url: null,
     data: null,
@@ -52,37 +52,54 @@ export function useRead<T>(url: string | null): Asked<T> {
     );
     return () => gone.abort();
   }, [url, turn]);
-  const again = useCallback(() => setTurn((now) => now + 1), []);
-  useAgain(state.error, again);
-  return { data: state.data, error: state.error, busy: state.busy, again };
+  const reload = useCallback(() => setTurn((now) => now + 1), []);
+  useRetry(state.error, reload);
+  return { data: state.data, error: state.error, busy: state.busy, reload };
 }
 
-/**
- * What the server answers to a question that is asked again and again, in milliseconds, while the page is looked at.
- *
- * A slow answer is waited for. What the key may not see is asked for once.
- */
-export function useReadEvery<T>(url: string | null, ms: number): Asked<T> {
+/** Make calls that change something. `perform` returns true on success, else it sets `error`. */
+export function useAction() {
+  const [busy, setBusy] = useState(false);
+  const [error, setError] = useState<Refusal | null>(null);
+  const perform = async (work: () => Promise<unknown>): Promise<boolean> => {
+    setBusy(true);
+    setError(null);
+    try {
+      await work();
+      return true;
+    } catch (problem) {
+      if (!(problem instanceof Refusal)) throw problem;
+      setError(problem);
+      return false;
+    } finally {
+      setBusy(false);
+    }
+  };
+  return { busy, error, perform, clear: () => setError(null) };
+}
+
+/** Poll a URL of the API every `ms` milliseconds while the tab is visible. Requests never overlap. A 403 ends the polling. */
+export function useReadEvery<T>(url: string | null, ms: number): ReadState<T> {
   const asked = useRead<T>(url);
   const latest = useRef(asked);
   latest.current = asked;
   useEffect(() => {
     const timer = setInterval(() => {
-      const { busy, error, again } = latest.current;
-      if (!busy && error?.status !== 403 && !document.hidden) again();
+      const { busy, error, reload } = latest.current;
+      if (!busy && error?.status !== 403 && !document.hidden) reload();
     }, ms);
     return () => clearInterval(timer);
   }, [ms]);
   return asked;
 }
 
-/** Draw again when the viewer chooses another zone. */
+/** Render again when the viewer changes the time zone. */
 export function useZone(): void {
   const [, setTurn] = useState(0);
   useEffect(() => onZone(() => setTurn((now) => now + 1)), []);
 }
 
-/** The width of an element, in CSS pixels. */
+/** Measure the width of an element in CSS pixels. */
 export function useWidth<T extends HTMLElement>() {
   const element = useRef<T>(null);
   const [width, setWidth] = useState(0);
@@ -96,12 +113,12 @@ export function useWidth<T extends HTMLElement>() {
   return { element, width };
 }
 
-/** How far beyond the window, in CSS pixels, something counts as near. */
+/** Margin around the viewport in CSS pixels within which an element counts as near. */
 const NEAR = 300;
 const DRAW_ALL = "jobmeter-draw-all";
 
-/** Whether an element is in sight, and whether it is or is near it; the latter, too, when everything has to be drawn. */
-export function useSight(element: RefObject<HTMLElement>, come: () => void): { near: boolean; inSight: RefObject<boolean> } {
+/** Observe an element: `near` is true near the viewport and once everything must be drawn, `inSight` in the viewport. */
+export function useVisibility(element: RefObject<HTMLElement>, come: () => void): { near: boolean; inSight: RefObject<boolean> } {
   const [near, setNear] = useState(false);
   const inSight = useRef(false);
   const latest = useRef(come);
@@ -132,14 +149,14 @@ export function useSight(element: RefObject<HTMLElement>, come: () => void): { n
   return { near, inSight };
 }
 
-/** Have what is out of sight drawn too; resolves when it is. */
+/** Draw elements outside the viewport too. Resolves when done. */
 export async function drawAll(): Promise<void> {
   dispatchEvent(new Event(DRAW_ALL));
   for (let frame = 0; frame < 3; frame += 1) await new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));
   drawWaiting();
 }
 
-/** The width of the window, in CSS pixels. */
+/** Return the width of the window in CSS pixels; renders again when it changes. */
 export function useWindowWidth(): number {
   const [width, setWidth] = useState(innerWidth);
   useEffect(() => {
@@ -150,7 +167,7 @@ export function useWindowWidth(): number {
   return width;
 }
 
-/** Whether the theme is dark; updates when it changes. */
+/** Return true if the theme is dark; renders again when it changes. */
 export function useDark(): boolean {
   const [dark, setDark] = useState(isDark);
   useEffect(() => {
@@ -171,18 +188,18 @@ export function isDark(): boolean {
   return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
 }
 
-/** True from the first time on that the condition was. */
-export function useOnce(condition: boolean): boolean {
+/** Return true from the first time on that the condition is true. */
+export function useLatch(condition: boolean): boolean {
   const was = useRef(false);
   was.current ||= condition;
   return was.current;
 }
 
-/** How near its end a log is where it is read to its end, in CSS pixels. */
+/** Distance from the end in CSS pixels within which a log counts as scrolled to its end. */
 const NEAR_END = 40;
 
-/** The box of a log that shows its newest lines while it is followed; who has scrolled up to read stays there. */
-export function useNewest(lines: unknown, following: boolean) {
+/** Keep a followed log scrolled to its newest line, unless the viewer has scrolled up. */
+export function useScrollToEnd(lines: unknown, following: boolean) {
   const box = useRef<HTMLDivElement>(null);
   const atEnd = useRef(true);
   useEffect(() => {
@@ -195,8 +212,8 @@ export function useNewest(lines: unknown, following: boolean) {
   return { box, onScroll, toEnd: () => (atEnd.current = true) };
 }
 
-/** A value that follows another one once that has rested; values of the same name count as the same. */
-export function useRested<T>(value: T, ms: number, name: unknown = value): T {
+/** Debounce a value. Values of the same `name` count as equal. */
+export function useDebounced<T>(value: T, ms: number, name: unknown = value): T {
   const [rested, setRested] = useState(value);
   useEffect(() => {
     const timer = setTimeout(() => setRested(value), ms);
@@ -205,8 +222,8 @@ export function useRested<T>(value: T, ms: number, name: unknown = value): T {
   return rested;
 }
 
-/** A menu that closes by Escape, which gives the focus back, and by a click outside of it. */
-export function useClosing() {
+/** Close a menu on Escape, which restores the focus, and on a click outside. */
+export function useMenu() {
   const ref = useRef<HTMLDetailsElement>(null);
   const close = () => {
     if (ref.current) ref.current.open = false;

@@ -1,11 +1,11 @@
-// The keys of the page: the list of them, steps from row to row from anywhere, and the palette.
+// Keyboard shortcuts: their list, moving between rows, and the palette.
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { go } from "../router";
 import { Palette } from "./palette";
 
 const KEYS: readonly (readonly [string, string])[] = [
   ["Ctrl K", "go to a job, a node, a user or a page"],
-  ["j  k", "next row, row before"],
+  ["j  k", "next row, previous row"],
   ["Enter", "open the row"],
   ["/", "search in the list"],
   ["g j", "jobs"],
@@ -13,13 +13,13 @@ const KEYS: readonly (readonly [string, string])[] = [
   ["g n", "nodes"],
   ["g u", "utilization"],
   ["?", "this list"],
-  ["Esc", "close what is open"],
+  ["Esc", "close the dialog or menu"],
 ];
 const PLACES: Record<string, string> = { j: "#/", f: "#/findings", n: "#/nodes", u: "#/use" };
-/** How long after `g` the second key counts, in milliseconds. */
+/** Milliseconds after `g` within which the second key counts. */
 const PATIENCE = 1500;
 
-/** `guest`: the viewer sees one job, so that there is nowhere to go. */
+/** Handle the shortcuts. A guest sees one job and cannot navigate. */
 export function Keys({ guest }: { guest: boolean }) {
   const [open, setOpen] = useState<"keys" | "palette" | null>(null);
   const before = useRef(0);
@@ -58,7 +58,7 @@ export function Keys({ guest }: { guest: boolean }) {
 
 const isTyping = (target: EventTarget | null): boolean => target instanceof HTMLElement && target.closest("input, textarea, select, [contenteditable]") !== null;
 
-/** Go to the next row, or to the first one in sight from anywhere else. */
+/** Focus the next or previous row, or the first visible one if no row has the focus. */
 function step(by: number): void {
   const rows = [...document.querySelectorAll<HTMLElement>("main [data-step]")];
   const at = rows.indexOf(document.activeElement as HTMLElement);
@@ -68,11 +68,11 @@ function step(by: number): void {
   next?.scrollIntoView({ block: "nearest" });
 }
 
-/** A dialog over the page; Escape and a click outside of it close it. */
+/** Modal dialog that closes on Escape and on a click outside. */
 export function useDialog(close: () => void) {
   const ref = useRef<HTMLDialogElement>(null);
   const gone = useRef(false);
-  // Before the browser takes the next key: an effect after the paint would lose letters that are typed at once.
+  // A layout effect runs before the next key press; a later effect would lose the first letters.
   useLayoutEffect(() => {
     const dialog = ref.current;
     const back = document.activeElement;
@@ -86,7 +86,7 @@ export function useDialog(close: () => void) {
   const onClick = (event: MouseEvent) => {
     if (event.target === ref.current) close();
   };
-  // The event comes later: by then another dialog may be open in the place of this one.
+  // The close event arrives late: another dialog may be open by then.
   return { ref, onClick, onClose: () => gone.current || close() };
 }
 

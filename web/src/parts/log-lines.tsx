@@ -1,15 +1,15 @@
-// The box of a log: its lines, a way to earlier ones, and a mark where lines were left out.
+// Box of log lines with a button for earlier lines and a mark at each gap.
 import { type ComponentChildren, Fragment } from "preact";
 import type { LogLine } from "../api/client";
 import type { Gap } from "./gaps";
-import { useNewest } from "./hooks";
+import { useScrollToEnd } from "./hooks";
 import { LOADED, keyOf, type useLog } from "./log";
 
 type Given = {
   log: ReturnType<typeof useLog>;
   name: string;
-  box: ReturnType<typeof useNewest>;
-  /** Before lines come that are not the newest. */
+  box: ReturnType<typeof useScrollToEnd>;
+  /** Called before lines are loaded that are not the newest. */
   pause: () => void;
   line: (line: LogLine, key: string) => ComponentChildren;
 };
@@ -22,7 +22,7 @@ export function LogLines({ log, name, box, pause, line }: Given) {
   };
   const mark = (place: number) => {
     const gap = at.get(place);
-    return gap && <LeftOut gap={gap} load={() => act(() => log.load(gap))} />;
+    return gap && <GapMark gap={gap} load={() => act(() => log.load(gap))} />;
   };
   const lines = log.lines ?? [];
   return (
@@ -43,14 +43,14 @@ export function LogLines({ log, name, box, pause, line }: Given) {
   );
 }
 
-function LeftOut({ gap, load }: { gap: Gap; load: () => void }) {
+function GapMark({ gap, load }: { gap: Gap; load: () => void }) {
   const exact = Number.isFinite(gap.lines);
   const count = exact ? gap.lines.toLocaleString("en") : "";
   const text = !exact ? "Lines were left out" : gap.lines === 1 ? "1 line was left out" : `${count} lines were left out`;
   return (
     <div class="gap">
       {text}
-      <button type="button" title="They came faster than they can be shown, or while this tab was hidden" onClick={load}>
+      <button type="button" title="These lines arrived faster than the page shows them, or while this tab was hidden" onClick={load}>
         {gap.lines > LOADED ? `Load the last ${LOADED.toLocaleString("en")}` : "Load"}
       </button>
     </div>

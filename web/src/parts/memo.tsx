@@ -1,6 +1,6 @@
 import { Component, type ComponentChildren, type FunctionComponent } from "preact";
 
-/** A component that is rendered again only once one of its props is another: callers give it the same objects and functions again. */
+/** Wrap a component so that it renders only if a prop is a different object. */
 export function memo<Props extends object>(Inner: FunctionComponent<Props>) {
   return class extends Component<Props> {
     override shouldComponentUpdate(next: Props): boolean {

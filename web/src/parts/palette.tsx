@@ -1,10 +1,10 @@
-// The palette: a few letters lead to a job, a node, a user, a saved view or a page.
+// Command palette: find a job, node, user, saved view or page by a few letters.
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { type Job, type Node, type Schemas, address, read } from "../api/client";
 import { ownUser, savedViews } from "../jobs/saved";
 import { viewAddress } from "../jobs/views";
-import { go, href } from "../router";
-import { useRested } from "./hooks";
+import { go, href, jobHref, nodeHref } from "../router";
+import { useDebounced } from "./hooks";
 import { useDialog } from "./keys";
 
 interface Target {
@@ -27,14 +27,14 @@ const PAGES: readonly Target[] = (
     ["Log shippers", "#/admin/shippers"],
   ] as const
 ).map(([text, to]) => ({ kind: "Page", text, more: "", to }));
-/** How many targets of each kind are shown, and how many jobs are read to know their users. */
+/** Maximum number of results of each kind, and number of jobs whose users are known. */
 const [MOST, KNOWN] = [6, 200];
 const REST = 120;
 
 const jobs = (query: Record<string, string | number>, signal: AbortSignal) => read<Schemas["JobList"]>(address("/api/jobmeter/v1/jobs", {}, { sort: "active", ...query }), signal);
 
-const ofJob = (job: Job): Target => ({ kind: "Job", text: job.name || job.id, more: [job.name && job.id, job.state, job.user].filter(Boolean).join(" · "), to: href(["jobs", job.id], job.project === "default" ? undefined : { project: job.project }) });
-const ofNode = (node: Node): Target => ({ kind: "Node", text: node.name, more: [node.resource_group, node.cluster].filter(Boolean).join(" · "), to: href(["nodes", node.name], node.cluster ? { cluster: node.cluster } : undefined) });
+const ofJob = (job: Job): Target => ({ kind: "Job", text: job.name || job.id, more: [job.name && job.id, job.state, job.user].filter(Boolean).join(" · "), to: jobHref(job) });
+const ofNode = (node: Node): Target => ({ kind: "Node", text: node.name, more: [node.resource_group, node.cluster].filter(Boolean).join(" · "), to: nodeHref(node.name, node.cluster) });
 const ofUser = (user: string): Target => ({ kind: "User", text: user, more: "jobs", to: href([], { user }) });
 
 export function Palette({ close }: { close: () => void }) {
@@ -43,9 +43,9 @@ export function Palette({ close }: { close: () => void }) {
   const [at, setAt] = useState(0);
   const [known, setKnown] = useState<readonly Target[]>([]);
   const [found, setFound] = useState<readonly Target[]>([]);
-  const wanted = useRested(text.trim(), REST);
+  const wanted = useDebounced(text.trim(), REST);
   useEffect(() => {
-    // Every question leaves out what fails: the others still lead somewhere.
+    // Failed requests are ignored: the other results are still useful.
     const gone = new AbortController();
     const add = (more: readonly Target[]) => setKnown((now) => [...now, ...more]);
     read<Schemas["NodeList"]>(address("/api/jobmeter/v1/nodes"), gone.signal).then((list) => add(list.nodes.map(ofNode)), () => undefined);
@@ -66,17 +66,16 @@ export function Palette({ close }: { close: () => void }) {
     const own = ownUser() ? [{ kind: "View", text: "My jobs", more: ownUser(), to: href([], { user: ownUser() }) }] : [];
     const views = savedViews().map((one): Target => ({ kind: "View", text: one.name, more: "saved", to: viewAddress(one) }));
     const others = [...PAGES, ...own, ...views, ...known].filter((one) => one.text.toLowerCase().includes(part));
-    // Without letters pages and views come first: whoever types looks for a job.
-    // What was found for the letters before may not fit those of now.
+    // Found jobs may belong to an earlier text. Without a text, pages and views come before jobs.
     const fitting = found.filter((one) => `${one.text} ${one.more}`.toLowerCase().includes(part));
     const listed = part ? [...fitting, ...others] : [...others, ...fitting];
     const count = new Map<string, number>();
     const seen = new Set<string>();
     return listed.filter((one) => {
-      const [number, again] = [(count.get(one.kind) ?? 0) + 1, seen.has(one.kind + one.to)];
+      const [number, duplicate] = [(count.get(one.kind) ?? 0) + 1, seen.has(one.kind + one.to)];
       seen.add(one.kind + one.to);
-      if (!again) count.set(one.kind, number);
-      return !again && number <= (part ? MOST : one.kind === "Page" || one.kind === "View" ? MOST : 3);
+      if (!duplicate) count.set(one.kind, number);
+      return !duplicate && number <= (part ? MOST : one.kind === "Page" || one.kind === "View" ? MOST : 3);
     });
   }, [text, known, found]);
   const place = Math.min(at, shown.length - 1);
@@ -114,7 +113,7 @@ export function Palette({ close }: { close: () => void }) {
           }}
           onKeyDown={pressed}
         />
-        <ul id="targets" role="listbox" aria-label="Where to go">
+        <ul id="targets" role="listbox" aria-label="Results">
           {shown.map((one, index) => (
             <li key={`${one.kind} ${one.to}`} id={`target-${index}`} role="option" aria-selected={index === place} onClick={() => enter(one)}>
               <small>{one.kind}</small>
@@ -123,7 +122,7 @@ export function Palette({ close }: { close: () => void }) {
             </li>
           ))}
         </ul>
-        {!shown.length && <p class="hint">Nothing has this name.</p>}
+        {!shown.length && <p class="hint">No results. Type part of the name of a job, node, user or page.</p>}
       </div>
     </dialog>
   );

@@ -1,10 +1,10 @@
 import type { Point } from "../api/client";
-import { quantity } from "../format";
+import { formatQuantity } from "../format";
 
 const WIDTH = 120;
 const HEIGHT = 24;
 
-/** A small curve over a job's life, from 0 to `top`, which is the limit where it is known; what is missing is a gap. */
+/** Sparkline from 0 to `top`, the limit if known. Missing points are gaps. */
 export function Sparkline(given: {
   points: readonly Point[];
   start: number;
@@ -25,7 +25,7 @@ export function Sparkline(given: {
   return (
     <span class={`spark spark-${kind}`}>
       <svg viewBox={`0 0 ${WIDTH} ${HEIGHT}`} preserveAspectRatio="none" aria-hidden="true">
-        {runs(points, step).map((run) => {
+        {splitRuns(points, step).map((run) => {
           const first = run[0]!;
           const final = run[run.length - 1]!;
           const line = run.map(([time, value]) => `${x(time).toFixed(1)} ${y(value).toFixed(1)}`).join("L");
@@ -38,16 +38,16 @@ export function Sparkline(given: {
           );
         })}
       </svg>
-      <span class="value" title={`mean ${quantity(mean, unit)}, newest ${quantity(last[1], unit)}${of && `, ${of}`}`}>
-        {quantity(mean, unit)}
+      <span class="value" title={`mean ${formatQuantity(mean, unit)}, newest ${formatQuantity(last[1], unit)}${of && `, ${of}`}`}>
+        {formatQuantity(mean, unit)}
         {of && <small>{of}</small>}
       </span>
     </span>
   );
 }
 
-/** Points that follow each other without a gap. */
-function runs(points: readonly Point[], step: number): Point[][] {
+/** Split points into runs without gaps. */
+function splitRuns(points: readonly Point[], step: number): Point[][] {
   const found: Point[][] = [];
   let before = Number.NEGATIVE_INFINITY;
   for (const point of points) {

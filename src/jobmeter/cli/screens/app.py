@@ -29,7 +29,7 @@ class TopApp(App[None]):
     #title { height: 1; padding: 0 1; text-style: bold; }
     #title.trouble { color: ansi_red; }
     #note { height: auto; padding: 0 1; text-style: dim; }
-    #found, #courses { height: auto; padding: 0 1; }
+    #found, #curves { height: auto; padding: 0 1; }
     #found, #note { max-height: 33%; }
     #members { height: 1fr; layout: vertical; }
     #text { height: 1fr; padding: 0 1; }

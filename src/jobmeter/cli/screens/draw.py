@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from rich.text import Text
 
-from jobmeter.cli.output import TrendColumn, draw_sparkline, format_state
+from jobmeter.cli.output import Curve, draw_sparkline, format_state
 from jobmeter.cli.resource_columns import MISSING, Joined
 from jobmeter.cli.terminal import make_printable
 
@@ -50,14 +50,14 @@ def draw_bar(value: Joined, width: int, style: str = USE_STYLE) -> Cell:
     return Cell(shown, value.value)
 
 
-def draw_spark(course: TrendColumn | None, width: int, top: float) -> Text:
+def draw_spark(curve: Curve | None, width: int, top: float) -> Text:
     """Draw values on a scale from 0 to ``top``; a blank is a time without a measurement."""
-    return Text("") if course is None else Text(draw_sparkline(course, width, top), USE_STYLE)
+    return Text("") if curve is None else Text(draw_sparkline(curve, width, top), USE_STYLE)
 
 
-def get_newest(course: TrendColumn | None) -> float | None:
+def get_newest(curve: Curve | None) -> float | None:
     """Return the last value."""
-    return course.points[-1][1] if course is not None and course.points else None
+    return curve.points[-1][1] if curve is not None and curve.points else None
 
 
 def has_values(rows: Sequence[Sequence[Cell]], at: int) -> bool:

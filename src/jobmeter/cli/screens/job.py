@@ -18,7 +18,7 @@ from jobmeter.cli.screens.draw import draw_spark, get_newest
 from jobmeter.cli.screens.findings import FindingsScreen
 from jobmeter.cli.screens.members import DEVICE_COLUMNS, RANK_COLUMNS, build_device_rows, rank_rows
 from jobmeter.cli.screens.table import LiveTable
-from jobmeter.cli.screens.watch import COURSE_SECONDS, FINDING_SECONDS, Courses, WatchParts, WatchScreen
+from jobmeter.cli.screens.watch import CURVE_SECONDS, FINDING_SECONDS, Curves, WatchParts, WatchScreen
 from jobmeter.model.finding import Finding
 from jobmeter.model.quantity import format_quantity
 
@@ -42,7 +42,7 @@ class JobScreen(LiveScreen):
         self._watch, self._pause = watch, pause
         self._job, self._project = job, project
         self._parts: WatchParts | None = None
-        self._courses = Courses()
+        self._curves = Curves()
         self._findings: Sequence[Finding] | None = None
         self._of_devices = False
 
@@ -50,7 +50,7 @@ class JobScreen(LiveScreen):
         """Show, from top to bottom: the job, its findings, its charts, its ranks and devices, the keys."""
         yield Static("Loading…", id="title", markup=False)
         yield Static("", id="found")
-        yield Static("", id="courses")
+        yield Static("", id="curves")
         with Container(id="members"):
             yield LiveTable("ranks")
             yield LiveTable("devices")
@@ -60,14 +60,14 @@ class JobScreen(LiveScreen):
         """Begin to poll: usage often, the rest less often."""
         self.query_one("#ranks").focus()
         self.follow(self._pause, lambda: self._watch.query_parts(self._job, self._project), self._show)
-        self.follow(COURSE_SECONDS, self._read_courses, self._show_courses)
+        self.follow(CURVE_SECONDS, self._read_curves, self._show_curves)
         self.follow(FINDING_SECONDS, lambda: self._watch.query_findings(self._job, self._project), self._show_findings)
 
     def on_resize(self, _: events.Resize) -> None:
         """Show ranks and devices together on a tall terminal."""
         self._arrange()
         self._draw_findings()
-        self._draw_courses()
+        self._draw_curves()
 
     def action_devices(self) -> None:
         """Show the devices in place of the ranks, or move to the other table if both are shown."""
@@ -79,17 +79,17 @@ class JobScreen(LiveScreen):
         """Show every finding with its evidence and advice."""
         await self.app.push_screen(FindingsScreen(self._job, self._findings or []))
 
-    def _read_courses(self) -> Courses:
-        return self._watch.query_courses(self._parts or self._watch.query_parts(self._job, self._project))
+    def _read_curves(self) -> Curves:
+        return self._watch.query_curves(self._parts or self._watch.query_parts(self._job, self._project))
 
     def _show(self, found: WatchParts) -> None:
         self._parts = found
         self.say(_title(found, self.size.width - 2))
         self._draw_members()
 
-    def _show_courses(self, found: Courses) -> None:
-        self._courses = found
-        self._draw_courses()
+    def _show_curves(self, found: Curves) -> None:
+        self._curves = found
+        self._draw_curves()
         self._draw_findings()
         self._draw_members()
 
@@ -101,7 +101,7 @@ class JobScreen(LiveScreen):
     def _draw_members(self) -> None:
         if self._parts is None:
             return
-        ranks = rank_rows(self._parts, self._courses, self._findings or ())
+        ranks = rank_rows(self._parts, self._curves, self._findings or ())
         self.query_one("#ranks", LiveTable).show_rows(RANK_COLUMNS, ranks)
         self.query_one("#devices", LiveTable).show_rows(
             DEVICE_COLUMNS, build_device_rows(self._parts, self._findings or ())
@@ -115,18 +115,18 @@ class JobScreen(LiveScreen):
         devices.display = some and (tall or self._of_devices)
         ranks.display = tall or not devices.display
 
-    def _draw_courses(self) -> None:
+    def _draw_curves(self) -> None:
         width = max(self.size.width - 34, 16)
         lines = [
             Text.assemble(
                 (f"{metric:<16}", "bold"),
-                draw_spark(course, width, 1.0 if unit == "1" else 0.0),
+                draw_spark(curve, width, 1.0 if unit == "1" else 0.0),
                 "  ",
-                format_quantity(get_newest(course), unit),
+                format_quantity(get_newest(curve), unit),
             )
-            for metric, (course, unit) in self._courses.whole.items()
+            for metric, (curve, unit) in self._curves.whole.items()
         ]
-        self.query_one("#courses", Static).update(Text("\n").join(lines))
+        self.query_one("#curves", Static).update(Text("\n").join(lines))
 
     def _draw_findings(self) -> None:
         if self._findings is None:

@@ -106,7 +106,7 @@ def _row(one: UsedJob, now_ms: int) -> TableRow:
         draw_state(str(job.state)),
         format_words(job.user),
         format_words(format_age(job, now_ms), 0 if start is None else now_ms - start),
-        Cell(draw_spark(one.course, _SPARK, 0.0), get_newest(one.course)),
+        Cell(draw_spark(one.curve, _SPARK, 0.0), get_newest(one.curve)),
         *(format_number(join_values(one.values, metric)) for _, metric in COLUMNS),
         format_words(f"{one.found.severity} {one.found.rules[0]}", style=choose_summary_style(one.found, job.state))
         if one.found and one.found.rules

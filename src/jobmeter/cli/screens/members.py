@@ -16,7 +16,7 @@ from jobmeter.cli.screens.draw import (
     get_newest,
 )
 from jobmeter.cli.screens.table import TableRow, build_columns
-from jobmeter.cli.screens.watch import Courses, WatchParts
+from jobmeter.cli.screens.watch import Curves, WatchParts
 from jobmeter.model.answers import LatestValue
 from jobmeter.model.finding import Finding
 from jobmeter.model.grouping import group_pairs
@@ -36,25 +36,25 @@ _OF_DEVICE = (
 _DEVICE_SPARE = ("used", "power", "temperature", "memory", "node")
 _NO_RANK = 1 << 30
 _USED = tuple(name for name, _ in COLUMNS)
-RANK_COLUMNS = build_columns(("replica", "rank", "node", "course", *_USED), ("rank", *_USED), _RANK_SPARE)
+RANK_COLUMNS = build_columns(("replica", "rank", "node", "over time", *_USED), ("rank", *_USED), _RANK_SPARE)
 DEVICE_COLUMNS = build_columns(
     ("device", "replica", "node", *(name for name, _ in _OF_DEVICE)), ("used", "power", "temperature"), _DEVICE_SPARE
 )
 
 
-def rank_rows(parts: WatchParts, courses: Courses, findings: Sequence[Finding]) -> list[TableRow]:
+def rank_rows(parts: WatchParts, curves: Curves, findings: Sequence[Finding]) -> list[TableRow]:
     """Build a row for each replica: marked ones with findings, worst first, then the others by rank."""
     named = rank_marked_replicas(findings)
     by_replica = group_pairs((value.replica, value) for value in parts.values)
     order = sorted(
         by_replica, key=lambda name: (named.get(name, len(named)), parts.ranks.get(name, _NO_RANK), len(name), name)
     )
-    return [_rank_row(name, by_replica[name], parts.ranks.get(name), courses, is_named=name in named) for name in order]
+    return [_rank_row(name, by_replica[name], parts.ranks.get(name), curves, is_named=name in named) for name in order]
 
 
-def _rank_row(name: str, values: list[LatestValue], rank: int | None, courses: Courses, *, is_named: bool) -> TableRow:
-    course = courses.replicas.get(name)
-    line = draw_spark(course, _SPARK, courses.top)
+def _rank_row(name: str, values: list[LatestValue], rank: int | None, curves: Curves, *, is_named: bool) -> TableRow:
+    curve = curves.replicas.get(name)
+    line = draw_spark(curve, _SPARK, curves.top)
     if is_named:
         line.stylize(FAR_STYLE)
     nodes = {value.node for value in values} - {""}
@@ -62,7 +62,7 @@ def _rank_row(name: str, values: list[LatestValue], rank: int | None, courses: C
         format_words(name or "(job)", style=FAR_STYLE if is_named else ""),
         Cell(format_words("" if rank is None else str(rank)).text, rank),
         format_words(", ".join(sorted(nodes))),
-        Cell(line, get_newest(course)),
+        Cell(line, get_newest(curve)),
         *(format_number(join_values(values, metric)) for _, metric in COLUMNS),
     ]
     return TableRow(name, cells)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import median
 
-from jobmeter.cli.output import TrendColumn
+from jobmeter.cli.output import Curve
 from jobmeter.cli.resource_columns import BUSY, load, read_newest
 from jobmeter.client.api import Api
 from jobmeter.client.bodies import MetricAnswer
@@ -19,11 +19,11 @@ from jobmeter.model.job import Job
 from jobmeter.model.time import SECOND, Clock
 
 MOST_JOBS = 50
-COURSE = "30m"
+CURVE_RANGE = "30m"
 """Range of sparklines of a running job; of a finished job its whole life."""
-COURSE_SECONDS = 15.0
+CURVE_SECONDS = 15.0
 FINDING_SECONDS = 30.0
-_MOST_COURSES = 200
+_MOST_CURVES = 200
 """Number of ranks from which single ones can be unusual."""
 
 
@@ -33,7 +33,7 @@ class UsedJob:
 
     job: Job
     values: Sequence[LatestValue]
-    course: TrendColumn | None
+    curve: Curve | None
     found: FindingSummary | None = None
 
     @property
@@ -62,13 +62,13 @@ class WatchParts:
 
 
 @dataclass(frozen=True, slots=True)
-class Courses:
+class Curves:
     """Usage over time of each replica, in ``metric``; and of the whole job, by metric with its unit."""
 
     metric: str = ""
     unit: str = ""
-    replicas: dict[str, TrendColumn] = field(default_factory=dict)
-    whole: dict[str, tuple[TrendColumn, str]] = field(default_factory=dict)
+    replicas: dict[str, Curve] = field(default_factory=dict)
+    whole: dict[str, tuple[Curve, str]] = field(default_factory=dict)
 
     @property
     def top(self) -> float:
@@ -84,9 +84,9 @@ class WatchScreen:
         self._api = api
         self._clock = clock
         self._project = project
-        self._courses: OrderedDict[tuple[str, str], tuple[int, TrendColumn | None]] = OrderedDict()
+        self._curves: OrderedDict[tuple[str, str], tuple[int, Curve | None]] = OrderedDict()
 
-    def read_overview(self, *, running: bool, most: int = MOST_JOBS, with_courses: bool = True) -> WatchOverview:
+    def read_overview(self, *, running: bool, most: int = MOST_JOBS, with_curves: bool = True) -> WatchOverview:
         """Query the running jobs, or the newest of all."""
         states = ("Running",) if running else ()
         page = self._api.list_jobs(JobSearch(states=states, project=self._project, limit=most))
@@ -95,7 +95,7 @@ class WatchScreen:
             UsedJob(
                 job,
                 read_newest(self._api, job),
-                self._read_course(job) if with_courses else None,
+                self._read_curve(job) if with_curves else None,
                 found.get((job.project, job.id)),
             )
             for job in page.jobs
@@ -111,20 +111,20 @@ class WatchScreen:
         ranks = {one.name: one.rank for one in detail.replicas if one.rank is not None}
         return WatchParts(self._clock.now_ms(), detail.job, ranks, values)
 
-    def query_courses(self, parts: WatchParts) -> Courses:
+    def query_curves(self, parts: WatchParts) -> Curves:
         """Query usage over time of the job and of each replica."""
         measured = {value.metric for value in parts.values}
         metric = next((one for one in BUSY if one in measured), "")
         if not metric:
-            return Courses()
+            return Curves()
         replicas = self._points(parts.job, (metric,), "replica")
         whole = self._points(parts.job, [one for one in BUSY if one in measured], "job")
-        lines = {line.replica: _course(replicas, line.points) for line in replicas.lines}
-        return Courses(
+        lines = {line.replica: _curve(replicas, line.points) for line in replicas.lines}
+        return Curves(
             metric=metric,
             unit=replicas.lines[0].unit if replicas.lines else "",
             replicas=lines,
-            whole={line.metric: (_course(whole, line.points), line.unit) for line in whole.lines},
+            whole={line.metric: (_curve(whole, line.points), line.unit) for line in whole.lines},
         )
 
     def query_findings(self, job: str, project: str | None) -> list[Finding]:
@@ -133,34 +133,34 @@ class WatchScreen:
             return self._api.list_findings(job, project)
         return []
 
-    def _read_course(self, job: Job) -> TrendColumn | None:
+    def _read_curve(self, job: Job) -> Curve | None:
         """Return the main metric of a job over time, refreshed every few seconds."""
         key, now_ms = (job.project, job.id), self._clock.now_ms()
-        found = self._courses.get(key)
-        if found is None or now_ms - found[0] >= COURSE_SECONDS * SECOND:
+        found = self._curves.get(key)
+        if found is None or now_ms - found[0] >= CURVE_SECONDS * SECOND:
             found = now_ms, self._read(job)
-            self._courses[key] = found
-            while len(self._courses) > _MOST_COURSES:
-                self._courses.popitem(last=False)
+            self._curves[key] = found
+            while len(self._curves) > _MOST_CURVES:
+                self._curves.popitem(last=False)
         return found[1]
 
-    def _read(self, job: Job) -> TrendColumn | None:
+    def _read(self, job: Job) -> Curve | None:
         try:
             answer = self._points(job, BUSY, "job")
         except JobmeterError:
             return None  # deleted meanwhile, or too large for one query: its row has no sparkline
         by_metric = {line.metric: line for line in answer.lines if line.points}
         line = next((by_metric[metric] for metric in BUSY if metric in by_metric), None)
-        return None if line is None else _course(answer, line.points)
+        return None if line is None else _curve(answer, line.points)
 
     def _points(self, job: Job, metrics: Sequence[str], by: str) -> MetricAnswer:
-        since = None if job.state.finished else COURSE
+        since = None if job.state.finished else CURVE_RANGE
         aggregate = "whole" if by == "job" else None
         search = MetricSearch(metrics=metrics, since=since, by=by, aggregate=aggregate, project=job.project or None)
         return self._api.read_metrics(job.id, search)
 
 
-def _course(answer: MetricAnswer, points: Sequence[tuple[int, float]]) -> TrendColumn:
-    """Build a trend whose step is the distance of its points: buckets may be shorter than it."""
+def _curve(answer: MetricAnswer, points: Sequence[tuple[int, float]]) -> Curve:
+    """Build a curve whose step is the distance of its points: buckets may be shorter than it."""
     gaps = [after[0] - before[0] for before, after in pairwise(points)]
-    return TrendColumn(points, answer.start, answer.end, max(answer.step, int(median(gaps)) if gaps else 0))
+    return Curve(points, answer.start, answer.end, max(answer.step, int(median(gaps)) if gaps else 0))

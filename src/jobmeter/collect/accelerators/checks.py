@@ -16,7 +16,7 @@ _NAME = "gpus"
 def check_accelerators(
     collector: AcceleratorCollector[Any], others: Sequence[AcceleratorCollector[Any]]
 ) -> list[TaskCheck]:
-    """Check the devices of a collector. Without any, the check says so unless one of the others has devices."""
+    """Check the devices of a collector. The check is unavailable if neither this nor another collector has devices."""
     vendor = collector.vendor
     if collector.released:
         text = f"the driver of {vendor.title} is released on request; check again in a minute"

@@ -47,13 +47,13 @@ class AcceleratorCollector(Generic[D]):
     """Collector of one vendor's accelerators.
 
     A whole-device metric belongs to a job if exactly one job has the device, and to its replica if exactly one replica
-    has it. A device of several jobs, or one used by a process without a job, is measured without a job; the share of
-    each replica's processes is measured for the replica. The state is given for each replica that has the device.
+    has it. A device of several jobs, or one used by a process without a job, is measured without a job. The share of
+    each replica's processes is measured for the replica. Each replica that has a device has a series of its state.
 
-    ``names`` are the vendor and the names of its devices. ``alone`` is for ``jobmeter run``: metrics without a job are
-    left to the node's agent. ``allocated`` are the sources of allocations, most trusted first; ``groups`` reads the
-    permissions of control groups. ``patience`` is the time limit in seconds of each of the two queries of a collection:
-    a device that has not answered by then is skipped.
+    ``names`` names the vendor's devices. ``alone`` is for ``jobmeter run``: metrics without a job are left to the
+    node's agent. ``allocated`` are the sources of allocations, most trusted first. ``groups`` reads the permissions of
+    control groups. ``patience`` is the time limit in seconds of each of the two queries of a collection: a device that
+    has not answered by then is skipped.
     """
 
     def __init__(
@@ -86,8 +86,8 @@ class AcceleratorCollector(Generic[D]):
         self._allocated = allocated
         self._groups = groups
         self._clock = SystemClock()
-        self._turn = Lock()
-        self._asked = False
+        self._lock = Lock()
+        self._release_requested = False
         self._opens_ms: int | None = None
         self.patience = patience
         self._slow_ms: dict[int, int] = {}
@@ -104,32 +104,32 @@ class AcceleratorCollector(Generic[D]):
     @property
     def released(self) -> bool:
         """True while the driver is released on request: nothing is measured."""
-        return self._asked or self._opens_ms is not None
+        return self._release_requested or self._opens_ms is not None
 
     def release(self) -> bool:
-        """Close the driver, because open files block resets and changes of partitions.
+        """Close the driver, because open files block resets and changes of partitions. For any thread.
 
-        The driver is opened again by the first collection that is ``RELEASE_MS`` later than the next one. For any
-        thread. Waits for a collection in progress. False if a call of the driver does not return.
+        The first collection that is ``RELEASE_MS`` later than the next one opens the driver again. Waits for a
+        collection in progress. Returns False if a call of the driver does not return.
         """
-        with self._turn:
-            self._asked = True
+        with self._lock:
+            self._release_requested = True
             return self._driver.close()
 
     def collect(self, now_ms: int) -> Samples:
-        """Read all devices. Unavailable values are absent; all of them are while the driver is released.
+        """Read all devices. Unavailable values are absent; while the driver is released, all are.
 
         A device that is lost, not permitted or blocked does not stop the others.
         """
-        with self._turn:
+        with self._lock:
             return [] if self._is_released(now_ms) else self._collect(now_ms)
 
     def _is_released(self, now_ms: int) -> bool:
         if not self.released:
             return False
         closed = self._driver.close()  # a call that had not returned may have returned since
-        if self._asked:
-            self._asked, self._opens_ms = False, now_ms + RELEASE_MS
+        if self._release_requested:
+            self._release_requested, self._opens_ms = False, now_ms + RELEASE_MS
             self.states.note_release(now_ms, RELEASE_MS // 1_000, closed=closed)
         if self._opens_ms is not None and not 0 < self._opens_ms - now_ms <= RELEASE_MS:
             self._opens_ms = None
@@ -212,7 +212,7 @@ class AcceleratorCollector(Generic[D]):
         owned: Mapping[int, Sequence[DeviceClaim]],
         users: Users,
     ) -> dict[int, Owner | None]:
-        """Return the owner of each device measured as a whole, without devices left to the agent."""
+        """Return the owner of each device that is measured as a whole. Devices left to the agent are absent."""
         found: dict[int, Owner | None] = {}
         for index, some in owned.items():
             foreign = any(member is None or member.measured for _, member in users.get(index, ()))
@@ -224,7 +224,7 @@ class AcceleratorCollector(Generic[D]):
     def _query(self, devices: Iterable[D], work: Callable[[D], T]) -> dict[int, T]:
         """Query all devices at once, within ``patience`` seconds. Returns the answers by device number.
 
-        Lost, blocked and unexpectedly failing devices are left out.
+        Devices that are lost, blocked or fail unexpectedly are left out.
         """
         deadline = self._clock.monotonic() + self.patience
         begun = [device for device in devices if device.attached and device.begin(partial(work, device))]
@@ -277,7 +277,7 @@ class AcceleratorCollector(Generic[D]):
         return [variable for variable in vendor.variables if not variable.shared]
 
     def _list_permitted(self, devices: Sequence[D], now_ms: int) -> Permitted:
-        """Return the devices that a process may open by its control group, else that ``jobmeter run`` may open."""
+        """Return a function for the devices that a process may open: by its control group, else by its own rights."""
         groups = self._groups
         openable = [device.index for device in devices if device.state is not DeviceState.NO_PERMISSION]
         own = openable if self._alone and len(openable) < len(devices) else None
@@ -309,7 +309,10 @@ def _ask(call: Callable[[], T]) -> T | None:
 
 
 def _values(device: D, measures: Iterable[Measure[D]], *, answers: bool) -> Mapping[str, float]:
-    """Read the values of a device by metric; a lost device raises at the first. ``answers``: another call succeeded."""
+    """Read the values of a device by metric, up to the call in which it is lost.
+
+    ``answers``: another call succeeded.
+    """
     found: dict[str, float] = {}
     errors: list[NotSupportedError] = []
     for measure in measures:
@@ -326,7 +329,7 @@ def _values(device: D, measures: Iterable[Measure[D]], *, answers: bool) -> Mapp
 
 
 def _name_metrics(prefix: str) -> tuple[str, str, str, str, str]:
-    """Return the metrics that the collector itself gives: the state, then the metrics of processes."""
+    """Return the metrics of the collector itself: the state, then the metrics of processes."""
     processes = f"{prefix}.process"
     return (
         f"{prefix}.state",
@@ -349,10 +352,10 @@ def _memory(present: Iterable[tuple[DeviceProcess, Owner]]) -> dict[Owner, float
 def _sum_busy(
     present: Collection[tuple[DeviceProcess, Owner]], shares: Mapping[int, float] | None, ended: Mapping[Owner, float]
 ) -> dict[Owner, float]:
-    """Sum the share of time in which kernels of each owner's processes ran: 0 if idle.
+    """Sum the share of time in which kernels of each owner's processes ran; 0 if idle.
 
-    A client of MPS without a share is unknown: its work may be counted as the server's. ``ended`` are the shares of
-    processes that began and ended since the last collection.
+    A client of MPS without a share is unknown, because its work may be counted as the server's. ``ended`` are the
+    shares of processes that began and ended since the last collection.
     """
     if shares is None:
         unknown = {owner for _, owner in present}

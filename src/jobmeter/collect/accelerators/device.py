@@ -1,4 +1,4 @@
-"""Device of a vendor: what its driver answers, in a thread, so that a call that hangs holds up this device alone."""
+"""Device of a vendor: the answers of its driver, in a thread of its own. A call that hangs delays this device alone."""
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from jobmeter.collect.accelerators.visible import Partition
 
 HANGS_SECONDS = 10.0
-"""Time in seconds after which a call counts as hanging: on a working device none takes a second."""
+"""Time in seconds after which a call counts as hanging. A call to a working device takes less than a second."""
 SLOW_SECONDS = 30.0
-"""Time limit for opening a device or its driver, which may start each device first."""
+"""Time limit in seconds for opening a device or a driver, which may start each device first."""
 _MOST_EVENTS = 64
-LATE_LOOKS = 3
+LATE_COLLECTIONS = 3
 """Consecutive collections with late calls after which a device counts as hanging, if ``HANGS_SECONDS`` have passed."""
 
 
@@ -37,13 +37,13 @@ class NotSupportedError(Exception):
 
 
 class DeviceLostError(Exception):
-    """Lost device: no call succeeds before it is opened again, because it fell off the bus or its driver ended."""
+    """Lost device. Every call fails until it is opened again: it fell off the bus, or its driver ended."""
 
 
 class DeviceProcess(NamedTuple):
     """Process with a context on a device; ``memory`` in bytes, absent if the driver does not give it.
 
-    ``shared``: it computes through another process, under whose number its work may be counted (NVIDIA's MPS server).
+    ``shared``: it computes through NVIDIA's MPS server, under whose number its work may be counted.
     """
 
     pid: int
@@ -79,9 +79,9 @@ class DeviceEvent(NamedTuple):
 class Accelerator:
     """Base of a vendor's device: identity, thread and state.
 
-    Calls of the driver may block for ever: ``begin`` runs them in the device's own thread. Any may raise
-    NotSupportedError or DeviceLostError. ``retry`` says when a device that could not be read is opened again. The
-    subclass opens it in ``begin``'s thread and calls ``note_answer`` after each successful call.
+    Calls of the driver may block for ever: ``begin`` runs them in the device's own thread. Every call may raise
+    NotSupportedError or DeviceLostError. ``retry`` limits how often an unreadable device is opened again. The subclass
+    opens it in that thread and calls ``note_answer`` after each successful call.
     """
 
     def __init__(self, index: int, clock: Clock, thread: str) -> None:
@@ -92,17 +92,18 @@ class Accelerator:
         self.minor: int | None = None
         """Number of its file, None if unknown: ``/dev/nvidia2`` is 2."""
         self.name = ""
-        """Product name."""
+        """Product name, empty if unknown."""
         self.pci = ""
-        """Its address on the bus, see ``model.device.normalize_pci_address``, in kernels' messages; empty: unknown."""
+        """PCI address as ``normalize_pci_address`` writes it and the kernel's messages name it; empty if unknown."""
         self.reason = ""
-        """Reason why it is not measured, in the words of the driver; empty if it is."""
+        """Reason why it is not measured, in the driver's words; empty while it is measured."""
         self.part: Partition | None = None
         """Place of a partition in the whole device; None for a whole device."""
-        self.details: dict[str, str | int] = {}
+        self.details: Mapping[str, str | int] = {}
         """Further facts for the node's record: ``vendor``, ``serial``, ``driver``, ``memory`` in bytes.
 
-        Also ``parent`` and ``slices`` of a partition: the UUID of the whole device, and the slices that compute.
+        A partition also has ``parent``, the UUID of the whole device, and ``slices``, the number of slices that
+        compute.
         """
         self.retry = Backoff()
         self._open = False
@@ -118,7 +119,7 @@ class Accelerator:
         """State as of the last calls; ``HANGS`` while a call does not return, or all return too late."""
         now, limit = self._clock.monotonic(), HANGS_SECONDS if self.attached else SLOW_SECONDS
         hangs = self.busy and now - self._began >= limit
-        late = self._missed and self._late + 1 >= LATE_LOOKS and now - self._late_since >= HANGS_SECONDS
+        late = self._missed and self._late + 1 >= LATE_COLLECTIONS and now - self._late_since >= HANGS_SECONDS
         return DeviceState.HANGS if hangs or late else self._state
 
     @property
@@ -132,7 +133,7 @@ class Accelerator:
         return self._calls.busy
 
     def begin_round(self, now_ms: int | None) -> None:
-        """Begin a collection at that time."""
+        """Begin a collection at that time; None: without a time."""
         self.retry.tick(now_ms)
         self._late, self._missed = self._late + 1 if self._missed else 0, False
 
@@ -166,14 +167,15 @@ class Accelerator:
         raise NotImplementedError
 
     def process_utilization(self) -> Mapping[int, float] | None:
-        """Percent of time, by process number, in which its kernels ran since the last call; idle processes are absent.
+        """Return the percent of time, by process number, in which its kernels ran since the last call.
 
-        The first call returns no data, because it has no start time. The base class is for drivers without such shares.
+        Idle processes are absent. The first call returns None, because it has no start time. Raises NotSupportedError
+        if the driver gives no shares.
         """
         raise NotSupportedError("the driver gives no share of time", lasting=True)
 
     def list_ended_uses(self, pids: Collection[int]) -> Sequence[EndedUse]:  # noqa: ARG002 - of drivers that remember them
-        """Return the use by these processes if they have ended. Empty if the driver does not remember them."""
+        """Return the use by these processes if they have ended; empty if the driver does not remember them."""
         return ()
 
     def answer(self, found: Mapping[str, float | None]) -> dict[str, float]:

@@ -36,7 +36,7 @@ class _Ended:
 
 
 class EndedProcesses:
-    """Finds the use of devices by processes that no collection has seen on the device. For one thread."""
+    """Find the use of devices by processes that no collection has seen on the device. For one thread."""
 
     def __init__(self, members: MemberTable) -> None:
         self._members = members
@@ -60,7 +60,7 @@ class EndedProcesses:
     def take_uses(self, index: int, found: Iterable[EndedUse]) -> list[tuple[Member, EndedUse]]:
         """Return each use that is to be counted, once, with the process's membership.
 
-        A use from before the last collection is of another process with this number.
+        A use from before the last collection belongs to an earlier process with this number.
         """
         due = self._due(index)
         counted = []
@@ -81,7 +81,7 @@ class EndedProcesses:
         self._devices = {**self._devices, **{index: _DeviceState(wall_ms / SECOND, pids[index]) for index in pids}}
 
     def _due(self, index: int) -> dict[int, _Ended]:
-        """Return the processes to look up on a device by number: of several with one number the newest."""
+        """Return the processes to look up on a device, by number. Of several with one number the newest counts."""
         return {
             key.pid: one
             for key, one in sorted(self._ended.items(), key=lambda item: item[0].start)

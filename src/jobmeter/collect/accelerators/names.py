@@ -109,15 +109,14 @@ class VendorNames(Generic[D]):
         return f"{self(part.parent)}:{part.instance}{f':{part.place}' if part.place else ''}"
 
     def get_number(self, index: int) -> int:
-        """Return the node's number of a device, by its number among the devices that the driver shows."""
+        """Return the number on the node of a device, by its number among the devices that the driver shows."""
         return self._numbers.get(index, index)
 
     def assign_places(self, devices: Sequence[Accelerator]) -> None:
         """Name devices by the order of all PCI addresses of the node, also in a container with some of the devices.
 
-        A vendor without a ``pci_driver`` numbers its devices for the node already.
-        A device whose place is unknown gets a number after all others. A partition has the name of its device, and its
-        instance: ``gpu0:3``.
+        A vendor without a ``pci_driver`` numbers its devices for the node already. A device at an unknown address gets
+        a number after all others. The name of a partition has its instance behind the name of its device: ``gpu0:3``.
         """
         # Partitions that are gone are named once more, at the end of their allocations.
         self._parts |= {device.index: device.part for device in devices if device.part is not None}
@@ -128,5 +127,5 @@ class VendorNames(Generic[D]):
             self._placed = placed
 
     def are_plain(self) -> bool:
-        """True if the devices are ``gpu0`` and so on: then Slurm's numbers of GPUs on the node are theirs."""
+        """Return True for the names ``gpu0`` and so on: then Slurm's numbers of GPUs are those in the names."""
         return self._names.choose_prefix(self.vendor) == name_gpu(0)[:-1]

@@ -43,7 +43,7 @@ def list_device_variables() -> list[str]:
 
 
 def is_device_resource(name: str) -> bool:
-    """True if a resource of Kubernetes is an accelerator: ``nvidia.com/gpu``, ``huawei.com/Ascend910``."""
+    """Return True if a resource of Kubernetes is an accelerator: ``nvidia.com/gpu``, ``huawei.com/Ascend910``."""
     kinds = [kind for vendor in list_vendors() for kind in vendor.resource_kinds]
     pattern = "|".join(("gpu", r"gpu\.shared", "npu", *kinds))
     return re.fullmatch(rf"[a-z0-9.-]+/(?:{pattern})", name, re.IGNORECASE) is not None

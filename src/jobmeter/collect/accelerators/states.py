@@ -59,14 +59,14 @@ _MISMATCH = (
     "Load the new driver, or give the agent's container the new library; the agent tries again each minute."
 )
 _AT_FIRST = frozenset({DeviceState.DRIVER_NOT_LOADED, DeviceState.LIBRARY_MISSING})
-"""States that are no event if a device never had another one: it is configured that way."""
+"""States that are no event as the first state of a device, because it is configured that way."""
 
 
 class DeviceStates:
     """Record source: an event for each change between measured and not measured, and the events of drivers.
 
-    One thread updates, another may read. The event belongs to each replica that has the device. Without a replica the
-    event belongs to the node; ``alone`` suppresses events of the node.
+    One thread updates, another may read. Each replica that has the device gets the event. Without a replica the event
+    belongs to the node; ``alone`` suppresses events of the node.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class DeviceStates:
         if mismatch and not self._mismatch:
             self._report(now_ms, DRIVER_MISMATCH, Level.ERROR, _MISMATCH.format(noun=self._noun), ())
         self._mismatch = mismatch
-        # The driver numbers the others anew when one disappears. Their names stay.
+        # The driver renumbers the others when one disappears. Their names stay.
         named = {self._device_name(device.index): device for device in devices}
         for name, device in named.items():
             state = device.state
@@ -145,7 +145,7 @@ class DeviceStates:
         text += f" Nothing is measured of them for {seconds} s."
         self._report(now_ms, DRIVER_RELEASED, Level.INFO if closed else Level.WARNING, text, ())
 
-    def take_records(self, now_ms: int) -> Records:  # noqa: ARG002 - events have the times of their looks
+    def take_records(self, now_ms: int) -> Records:  # noqa: ARG002 - events have times of their own
         """Return the events since the last call."""
         return Records(events=[self._events.popleft() for _ in range(len(self._events))])
 

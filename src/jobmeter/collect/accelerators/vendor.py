@@ -35,21 +35,21 @@ class Driver(Protocol[D_co]):
     def list_devices(self, now_ms: int | None = None) -> Sequence[D_co]:
         """Return the devices, including those that cannot be opened; empty without a driver.
 
-        Opens at the first call. A failed opening is retried after growing pauses up to a minute; without ``now_ms`` at
-        every call.
+        The first call opens the driver. A failed opening is retried after growing pauses of up to a minute; without
+        ``now_ms``, at every call.
         """
         ...
 
     def close(self) -> bool:
-        """Close every file of the driver. The next call of ``devices`` opens it again.
+        """Close every file of the driver. The next call of ``list_devices`` opens it again.
 
-        False if a call has not returned: its files stay open, and the next call of ``close`` tries again.
+        Returns False if a call has not returned: its files stay open, and the next call of ``close`` tries again.
         """
         ...
 
 
 class Measure(NamedTuple, Generic[D]):
-    """Call of a driver: the metrics that it may give, and what reads them in the catalogue's units."""
+    """Call of a driver: the metrics that it may give, and the function that reads them in the catalogue's units."""
 
     metrics: tuple[str, ...]
     read: Callable[[D], Mapping[str, float]]
@@ -70,21 +70,21 @@ class Vendor(Generic[D]):
     ``name`` is unique and names its collector. ``title`` and ``noun`` are for people: ``NVIDIA`` and ``GPU``.
     ``source`` gives its devices: ``NVML``. ``prefix`` begins the names of its metrics and devices: ``gpu``.
 
-    ``open`` gets the clock, the machine, and the seconds that one collection waits for the driver. It returns at once;
-    a call of the driver that may hang is made by ``Driver.devices``.
+    ``open`` gets the clock, the machine, and the seconds that one collection waits for the driver. It returns at once:
+    ``Driver.list_devices`` makes the calls that may hang.
 
     ``measures`` are read at every collection, ``slow_measures`` once a minute. ``check`` reads the errors of a device.
 
-    ``device_numbers`` are the minor numbers of the devices' character devices by major number; without any, the files
-    of the devices have them. ``device_files`` is the beginning of the names of these files in /dev; a number follows.
-    ``driver_folder`` is in /proc while the driver is loaded; empty if it has none there.
-    ``pci_driver`` is the name of the kernel's driver, under which /sys lists the addresses of all devices of the node.
+    ``device_numbers`` are the minor numbers of the devices' character devices by major number. If it is empty, the
+    files of the devices have the numbers. ``device_files`` is the beginning of the names of these files in /dev; a
+    number follows. ``driver_folder`` is in /proc while the driver is loaded; empty if it has none there. ``pci_driver``
+    is the name of the kernel's driver, under which /sys lists the addresses of all devices of the node.
     ``unit_devices`` are the names by which a unit of systemd gives access to them (``DeviceAllow``).
 
     ``domain`` ends the names of Kubernetes' resource and of its driver: ``nvidia.com``. ``resource_kinds`` are regular
-    expressions for its resources besides ``gpu`` and ``npu``. ``uuid_of_id`` returns the UUID or the PCI
-    address in an id of its device plug-in. ``id_of_part`` returns the id of a partition if the id is not the UUID.
-    ``number_of_id`` gets a resource, an id and the devices, and returns the device number in the id, if there is one.
+    expressions for its resources besides ``gpu`` and ``npu``. ``uuid_of_id`` returns the UUID or the PCI address in an
+    id of its device plug-in. ``id_of_part`` returns the id of a partition if the id is not the UUID. ``number_of_id``
+    returns the device number in an id, if there is one; its arguments are a resource, an id and the devices.
 
     ``variables`` name devices of a process, most specific first. ``uuid_prefix`` begins every UUID.
 
@@ -145,6 +145,6 @@ class Vendor(Generic[D]):
         return sorted({address for path in listed if (address := normalize_pci_address(path.name))})
 
     def is_present(self, machine: Machine) -> bool:
-        """True if the machine has its devices or its driver. Reads files alone."""
+        """Return True if the machine has its devices or its driver. Reads files alone."""
         loaded = bool(self.driver_folder) and Path(machine.proc, self.driver_folder).is_dir()
         return loaded or bool(self.list_files(machine)) or bool(self.list_addresses(machine))

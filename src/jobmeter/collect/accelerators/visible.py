@@ -27,27 +27,12 @@ class Partition(NamedTuple):
 
 
 class Numbered(Protocol):
-    """Device with its number on the node and its UUID, empty if unknown."""
+    """Device with its number on the node; see ``Accelerator`` for the other attributes."""
 
-    @property
-    def index(self) -> int:
-        """Number on the node."""
-        ...
-
-    @property
-    def uuid(self) -> str:
-        """Globally unique name."""
-        ...
-
-    @property
-    def part(self) -> Partition | None:
-        """Place in the whole device; None for a whole device."""
-        ...
-
-    @property
-    def details(self) -> Mapping[str, str | int]:
-        """Further known properties; see ``Device.details``."""
-        ...
+    index: int
+    uuid: str
+    part: Partition | None
+    details: Mapping[str, str | int]
 
 
 class VisibleVariable(NamedTuple):
@@ -55,9 +40,8 @@ class VisibleVariable(NamedTuple):
 
     ``parse`` returns the numbers of the devices in a value, in its order, among the devices that the process may open.
     ``relative``: numbers in a value count from the first device that the process may open; else they are the node's.
-    ``within`` is a variable
-    whose devices are the only ones that count, if the process has it. ``shared``: another vendor reads the variable
-    too, so that it counts only where these devices have the plain names.
+    ``within`` is another variable: if the process has it, only its devices count. ``shared``: another vendor reads the
+    variable too, so that it counts only where these devices have the plain names.
     """
 
     name: str
@@ -80,9 +64,9 @@ def parse_ordinal(entry: str) -> int | None:
 
 
 def parse_listed_devices(text: str, devices: Sequence[Numbered], uuid_prefix: str) -> list[int]:
-    """Return the distinct numbers of the devices in a list of numbers and UUIDs, in its order.
+    """Return the distinct devices in a list of numbers and UUIDs, the form of Slurm's variables, in its order.
 
-    Slurm's variables have this form. Other words, ``all`` for example, name no device.
+    Other words, ``all`` for example, name no device.
     """
     numbers = {device.index for device in devices}
     found: list[int | None] = []
@@ -95,7 +79,7 @@ def parse_listed_devices(text: str, devices: Sequence[Numbered], uuid_prefix: st
 
 
 def parse_ordered_devices(text: str, devices: Sequence[Numbered], uuid_prefix: str) -> list[int]:
-    """Return the distinct numbers of the devices in a list of places among ``devices`` and of UUIDs, in its order.
+    """Return the distinct devices in a list of places among ``devices`` and of UUIDs, in its order.
 
     The list ends at its first invalid entry, as for ROCm.
     """

@@ -1,4 +1,4 @@
-"""Counters of replicas, summed over their control groups: a job's steps come and go with its processes."""
+"""Counters of replicas, summed over control groups, which come and go with the steps of a job."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -8,11 +8,11 @@ from jobmeter.collect.base import Owner
 from jobmeter.collect.cgroup.usage import CgroupUsage
 
 GroupKey = tuple[tuple[str, str], ...]
-"""The groups of one subject, by controller, sorted."""
+"""Groups of one subject by controller, sorted."""
 
 
 def group_key(groups: Mapping[str, str]) -> GroupKey:
-    """The groups as a key."""
+    """Return the groups as a key."""
     return tuple(sorted(groups.items()))
 
 
@@ -23,9 +23,9 @@ _Counts = dict[str, float]
 class GroupCount:
     """Counts of one path. ``earlier`` is the sum of removed groups of that path.
 
-    Readings from another thread may arrive out of order: ``spans`` are the start and end of the last readings. A
-    reading that ended before the last one began is ignored. A lower count means a new group only if the reading began
-    after the last one had ended.
+    Readings of several threads may arrive out of order: ``spans`` are the begin and end of the last readings. A reading
+    that ended before the last one began is ignored. A lower count means a new group only if its reading began after the
+    last one had ended.
     """
 
     last: _Counts = field(default_factory=dict)
@@ -47,14 +47,14 @@ class GroupCount:
             self.last[name], self.spans[name] = count, (usage.began, usage.ended)
 
     def sum_totals(self) -> dict[str, float]:
-        """Return the counts of the group and of removed ones of its path, named as in ``GroupCounters.sum_totals``."""
+        """Return the counts of the group and of removed ones of its path, by name."""
         return {name: count + self.earlier.get(name, 0.0) for name, count in self.last.items()}
 
 
 class GroupCounters:
     """Counts that never fall while groups come and go.
 
-    A group without processes for a while continues from its last count: it is stored as long as its replica.
+    A group is stored as long as its replica, so that it continues from its last count after a time without processes.
     """
 
     def __init__(self) -> None:
@@ -71,10 +71,7 @@ class GroupCounters:
                 self._groups[owner][key].take(usage)
 
     def sum_totals(self) -> dict[Owner, dict[str, float]]:
-        """Return by replica ``cpu``, ``throttled`` in seconds, ``read``, ``write`` in bytes, ``oom`` kills.
-
-        Further counters have the names of their metrics.
-        """
+        """Return ``cpu`` and ``throttled`` in seconds, ``read`` and ``write`` in bytes, and ``oom`` by replica."""
         sums: dict[Owner, dict[str, float]] = {}
         for owner, groups in self._groups.items():
             found: _Counts = {}
@@ -88,7 +85,7 @@ class GroupCounters:
         return sums
 
     def resume(self, reached: Mapping[Owner, Mapping[str, float]]) -> None:
-        """Continue from the ``totals`` of an earlier process of the agent."""
+        """Continue from the totals of an earlier process of the agent."""
         self._floors = dict(reached)
 
     def forget(self, owners: set[Owner]) -> None:

@@ -1,8 +1,8 @@
 """Peak memory of a control group, without the file cache that the kernel's mark includes.
 
 The kernel's high-water mark (``memory.peak``, ``memory.max_usage_in_bytes``) covers the time between two scans, but
-counts every charged page: a job that writes a file reaches its limit with cache that can be freed at once. The memory
-of its processes is bounded by the high-water mark of each (``VmHWM``), which excludes such cache.
+counts every charged page: a job that writes a file reaches its limit with cache that can be freed at once. The peak of
+each process (``VmHWM``) excludes such cache, and their sum is a bound for the group.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,7 +13,7 @@ from jobmeter.collect.process.stat import Key
 
 
 class HighWater:
-    """Lowers the marks of groups to the possible peak of their processes. For one thread."""
+    """Reduces the marks of groups to the possible peak of their processes. For one thread."""
 
     def __init__(self) -> None:
         self._last: dict[Owner, Mapping[Key, float]] = {}
@@ -26,11 +26,11 @@ class HighWater:
         ended: Mapping[Key, float],
         beside: float,
     ) -> list[float]:
-        """Return the marks of the groups of a replica since the last call, each as far as it was in use.
+        """Return the marks of a replica's groups since the last call, reduced to the memory that can have been in use.
 
         ``living`` and ``ended`` are the peaks of each process, ``ended`` since the last call. ``beside`` is the groups'
-        current charge beyond their processes, such as files in memory. If a process's own mark is unknown, or the
-        kernel has killed for lack of memory (it frees the cache first), the group's mark is returned unchanged.
+        current charge beyond their processes, such as files in memory. A mark is unchanged if the peak of a process is
+        unknown, or if the kernel has killed for lack of memory, because it frees the cache first.
         """
         before = self._last.get(owner, {})
         own = {key: most for key, most in living.items() if most is not None}

@@ -1,4 +1,4 @@
-"""CPU time of a job from the job's own group, which outlives the groups of its steps and includes their counts.
+"""CPU time of a job from the job's own group, which includes the counts of its steps' groups and outlives them.
 
 Slurm removes the group of a task within milliseconds of its end, so a reader may come too late. The group of the job
 stays until its last step has gone, including the external one that ``PrologFlags=Contain`` makes for each job.
@@ -17,7 +17,7 @@ _EXTERN = "/step_extern"
 
 @dataclass(frozen=True, slots=True)
 class JobUsage:
-    """Reading of a job's group, which includes its external step, and of that step: empty without one."""
+    """Reading of a job's group with its external step, and of that step, empty without one."""
 
     whole: CgroupUsage
     extern: CgroupUsage
@@ -31,10 +31,7 @@ class JobGroupReader:
         self._with_extern: set[GroupKey] = set()
 
     def read(self, groups: GroupKey) -> JobUsage | None:
-        """Return the usage of the job and of its external step, whose processes are no tasks.
-
-        None if either is unknown.
-        """
+        """Return the usage of the job and of its external step; None if either is unknown."""
         whole = self._reader.read(dict(groups))
         if whole.cpu_seconds is None:
             return None
@@ -54,7 +51,7 @@ class JobGroupReader:
 class _Job:
     owners: set[Owner] = field(default_factory=set)
     sole: Owner | None = None
-    """Its only replica, or the only one before others came."""
+    """Only replica, or the only one before others came."""
     whole: GroupCount = field(default_factory=GroupCount)
     extern: GroupCount = field(default_factory=GroupCount)
     seconds: float = 0.0
@@ -73,14 +70,14 @@ class _Job:
 class JobGroupCounters:
     """Adds CPU time that only the job's group counted to the job's single replica on the node.
 
-    Between several replicas it cannot be divided.
+    With several replicas it cannot be divided.
     """
 
     def __init__(self) -> None:
         self._jobs: dict[tuple[GroupKey, int], _Job] = {}
 
     def set_replicas(self, found: Iterable[tuple[GroupKey, Owner]]) -> None:
-        """Set the replicas of jobs: ``found`` has the groups of the job for each."""
+        """Add replicas with the groups of their jobs."""
         for groups, owner in found:
             self._jobs.setdefault((groups, owner.attempt), _Job()).owners.add(owner)
         for job in self._jobs.values():
@@ -88,13 +85,13 @@ class JobGroupCounters:
                 (job.sole,) = job.owners
 
     def update(self, groups: GroupKey, attempt: int, usage: JobUsage | None) -> None:
-        """Add a reading. Call it before the groups of the replicas are read."""
+        """Add a reading, before the groups of the replicas are read."""
         job = self._jobs.get((groups, attempt))
         if job is not None and usage is not None:
             job.take(usage)
 
     def add(self, totals: Mapping[Owner, dict[str, float]]) -> None:
-        """Raise ``cpu`` of the totals of replicas to the total of their job's group."""
+        """Raise ``cpu`` of the replicas' totals to the total of their job's group."""
         for job in self._jobs.values():
             counts = totals.get(job.sole, {}) if job.sole else {}
             if "cpu" not in counts:
@@ -104,7 +101,7 @@ class JobGroupCounters:
             counts["cpu"] += job.unread
 
     def forget(self, owners: set[Owner]) -> list[GroupKey]:
-        """Drop finished replicas, and the groups of jobs without a replica."""
+        """Drop finished replicas. Return the groups of jobs without a replica."""
         over = [key for key, job in self._jobs.items() if job.owners <= owners]
         for key in over:
             del self._jobs[key]

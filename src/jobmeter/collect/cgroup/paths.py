@@ -1,4 +1,4 @@
-"""Locations of control groups: the mounted hierarchies, the groups of a process, and processes outside of them."""
+"""Locations of control groups: the mounted hierarchies, the groups of a process, and processes outside of groups."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -11,23 +11,20 @@ from jobmeter.collect.discover.member import Process
 from jobmeter.collect.process.stat import Key
 
 UNIFIED = ""
-"""Name of the version 2 hierarchy; hierarchies of version 1 have the names of their controllers."""
+"""Name of the version 2 hierarchy. Hierarchies of version 1 have the names of their controllers."""
 
 Groups = dict[str, str]
 """Path of a process's group in each hierarchy: by controller, ``UNIFIED`` for version 2."""
 
 
 def read_groups(proc_root: str, pid: int) -> Groups | None:
-    """Return the groups of a process; None if it has ended.
-
-    Hierarchies without a controller (systemd's own) are left out.
-    """
+    """Return the groups of a process without systemd's own hierarchy; None if the process has ended."""
     text = files.read(f"{proc_root}/{pid}/cgroup")
     return None if text is None else parse_groups(text.decode(errors="replace"))
 
 
 def parse_groups(text: str) -> Groups:
-    """The groups that a /proc/PID/cgroup file names."""
+    """Return the groups in a /proc/PID/cgroup file."""
     groups: Groups = {}
     for line in text.splitlines():
         number, _, rest = line.partition(":")
@@ -48,7 +45,7 @@ def find_cpu_controller(groups: Mapping[str, str]) -> str | None:
 
 
 class Hierarchies:
-    """Hierarchies of this machine, by controller. ``prefix`` precedes every mount point (recorded trees)."""
+    """Hierarchies of this machine by controller. ``prefix`` precedes every mount point, for recorded trees."""
 
     def __init__(self, proc_root: str = "/proc", prefix: str = "") -> None:
         text = files.read(f"{proc_root}/self/mountinfo") or b""
@@ -69,7 +66,7 @@ class Hierarchies:
         return f"{self._prefix}{mount.point}{path}".rstrip("/")
 
     def find_top(self, controller: str) -> str | None:
-        """The top folder of the mounted hierarchy."""
+        """Return the top folder of a mounted hierarchy; None if it is not mounted."""
         mount = self._mounts.get(controller)
         return None if mount is None else f"{self._prefix}{mount.point}"
 
@@ -95,7 +92,7 @@ class CgroupPlace(Enum):
 
 
 def find_places(processes: Iterable[Process], proc_root: str) -> dict[Key, CgroupPlace]:
-    """Return the living processes outside, of replicas that have control groups."""
+    """Return the places of living processes outside of their groups, for replicas that have groups."""
     processes = list(processes)
     own: defaultdict[Owner, set[tuple[str, str]]] = defaultdict(set)
     for process in processes:
@@ -117,7 +114,7 @@ def find_places(processes: Iterable[Process], proc_root: str) -> dict[Key, Cgrou
 
 
 def _is_below(path: tuple[str, str], paths: set[tuple[str, str]]) -> bool:
-    """True for a path that equals one of these or lies below one."""
+    """Return True for a path that equals one of these or lies below one."""
     controller, name = path
     while name and (controller, name) not in paths:
         name = name.rpartition("/")[0]
@@ -127,9 +124,9 @@ def _is_below(path: tuple[str, str], paths: set[tuple[str, str]]) -> bool:
 class InsideTime:
     """CPU time of replicas by their groups, or by their processes if these have used more than the groups counted.
 
-    A process may leave the groups, use CPU, and even end between two scans. Then the counters of its waiting parent, or
-    its own, grow by more than the groups do. Both kinds of counters are compared from the first scan on: usage before a
-    process entered the groups does not count.
+    A process may leave the groups, use CPU, and end between two scans. Then the counters of its parent, or its own,
+    grow by more than the groups do. The comparison begins at the first scan: usage before a process entered the groups
+    does not count.
     """
 
     def __init__(self) -> None:
@@ -141,11 +138,11 @@ class InsideTime:
         self._ahead = dict(ahead)
 
     def count_seconds(self, owner: Owner, by_process: float, by_group: float) -> float:
-        """Return the CPU time of a replica, without processes found outside."""
+        """Return the CPU time of a replica, without that of processes found outside."""
         return max(by_group, by_process - self._ahead.setdefault(owner, by_process - by_group))
 
     def save_state(self, owner: Owner, by_process: float, by_group: float) -> float:
-        """Return the state for ``resume`` after a restart, when all outside usage is counted by process."""
+        """Return the state for ``resume`` after a restart, at which all outside usage is counted by process."""
         return min(self._ahead[owner], by_process - by_group)
 
     def forget(self, owners: Iterable[Owner]) -> None:

@@ -1,8 +1,7 @@
 """Throttling by a CPU quota of a group above the replica's own group.
 
-A group counts only throttling by its own quota. Without one it counts 0 (version 2: the group of a task in a job with a
-quota). Slurm and ``jobmeter run`` create no ``cpu`` group in version 1. So the nearest group with a quota on the way up
-counts, as the kernel climbs (kernel.org, scheduler/sched-bwc, "Hierarchical considerations").
+A group counts only throttling by its own quota, else 0 (the group of a task in a job with a quota, version 2). In
+version 1, Slurm and ``jobmeter run`` create no ``cpu`` group. So the nearest group with a quota on the way up counts.
 """
 
 from collections.abc import Mapping
@@ -17,10 +16,9 @@ from jobmeter.collect.discover.member import Process
 
 
 class QuotasAbove:
-    """Time throttled by quotas above the replicas' own groups since each replica was found.
+    """Time throttled by quotas above the replicas' own groups, since each replica was found.
 
-    Such a group may be older than the replica and shared: its time before the replica is not counted, and its time
-    since then counts for every replica in it.
+    Such a group may be older than the replica, and its time counts for every replica in it.
     """
 
     def __init__(self, reader: GroupReader, proc_root: str = "/proc") -> None:
@@ -29,9 +27,9 @@ class QuotasAbove:
         self._first: dict[Owner, dict[GroupKey, Quota]] = {}
 
     def read(self, processes: Mapping[Owner, Process]) -> dict[Owner, dict[GroupKey, CgroupUsage]]:
-        """Return by replica, each given by one process, the group with the quota and the seconds throttled.
+        """Return for each replica, given by one process, the group with the quota and the seconds throttled.
 
-        Replicas without a quota, or with one in their own group, which is counted there, are left out.
+        Replicas without a quota are left out, and those with a quota of their own group, which is counted there.
         """
         found: dict[Owner, dict[GroupKey, CgroupUsage]] = {}
         for owner, process in processes.items():

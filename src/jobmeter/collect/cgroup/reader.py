@@ -1,4 +1,4 @@
-"""Read the usage of a group, for either version."""
+"""Usage of a control group of either version."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -12,10 +12,7 @@ _V1 = ("cpu", "cpuacct", "cpuset", "memory", "blkio")
 
 
 class GroupReader:
-    """Reads groups by path. ``groups`` maps controllers to groups that contain only the subject.
-
-    Thread-safe.
-    """
+    """Reads groups by path. ``groups`` maps controllers to groups that contain only the subject. Thread-safe."""
 
     def __init__(self, hierarchies: Hierarchies, sys_root: str = "/sys") -> None:
         self._hierarchies = hierarchies
@@ -39,9 +36,9 @@ class GroupReader:
         return CgroupUsage()
 
     def read_limits(self, groups: Mapping[str, str]) -> tuple[float | None, float | None]:
-        """Return cores and bytes that a process in these groups may use; None without a limit.
+        """Return the cores and bytes that a process in these groups may use; None without a limit.
 
-        Unlike in ``read``, the groups may be shared.
+        Groups may be shared.
         """
         directories, tops = self._find_places(groups)
         cpu = v1.read_cpu_limit(directories, tops)
@@ -52,10 +49,7 @@ class GroupReader:
         return cpu, memory
 
     def find_quota(self, groups: Mapping[str, str]) -> Quota | None:
-        """Find the nearest group with a CPU quota on the way up; None without one.
-
-        As in ``read_limits``, the groups may be shared.
-        """
+        """Return the nearest group with a CPU quota on the way up; None without one. Groups may be shared."""
         directories, tops = self._find_places(groups)
         for controller, version in (("cpu", v1), (UNIFIED, v2)):
             if controller not in directories:

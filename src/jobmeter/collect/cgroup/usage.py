@@ -11,11 +11,11 @@ _PERIODS = {b"nr_periods": "cpu.periods", b"nr_throttled": "cpu.throttled.period
 class CgroupUsage:
     """Usage and limits; None if the group, its controller or the kernel does not provide a value.
 
-    Bytes, seconds, cores; limits None: none set. ``memory`` is the working set: charged memory without inactive file
-    cache. ``memory_peak`` is the kernel's high-water mark, including file cache. ``stalled`` maps ``cpu``, ``memory``,
-    ``io`` to the seconds in which some task of the group waited, ``cpu.full`` and so on to seconds in which all did.
-    ``counts`` are further counters and ``kinds`` the memory by kind, both by their metric. ``began`` and ``ended``
-    order the readings of a reader shared by threads; 0 with a single thread.
+    Bytes, seconds, cores; a limit is None if none is set. ``memory`` is the working set: charged memory without
+    inactive file cache. ``memory_peak`` is the kernel's high-water mark, including file cache. ``stalled`` are the
+    seconds in which some task of the group waited for ``cpu``, ``memory``, ``io``, and in which all tasks waited
+    (``cpu.full``). ``counts`` are further counters and ``kinds`` the memory by kind, both by metric. ``began`` and
+    ``ended`` order the readings of several threads; 0 with a single thread.
     """
 
     cpu_seconds: float | None = None
@@ -36,10 +36,7 @@ class CgroupUsage:
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """Group with a CPU quota, and the seconds for which it throttled its tasks, over all CPUs.
-
-    ``counts`` are its periods, by metric.
-    """
+    """Group with a CPU quota, the seconds for which it throttled its tasks over all CPUs, and its periods by metric."""
 
     controller: str
     path: str
@@ -48,7 +45,7 @@ class Quota:
 
 
 def merge_readings(before: CgroupUsage, after: CgroupUsage) -> CgroupUsage:
-    """Merge two readings: fields missing in the later one come from the earlier one."""
+    """Merge two readings. Fields missing in the later one come from the earlier one."""
     said = {name: value for name in CgroupUsage.__slots__ if (value := getattr(after, name)) not in (None, {})}
     return replace(before, **said)
 
@@ -67,9 +64,9 @@ def count_cpus(text: bytes | None) -> float | None:
 
 
 def sum_hardware(by_device: Mapping[str, Sequence[float]], sys_root: str) -> list[float]:
-    """Sum counts over devices, given by number: bytes or operations, of reads and writes. Empty without a device.
+    """Sum counts of reads and of writes over devices, given by number. Empty without a device.
 
-    Devices built on others carry their bytes again: only hardware counts if there is any.
+    Devices built on others repeat their counts, so only hardware counts if there is any.
     """
     hardware = [device for device in by_device if os.path.exists(f"{sys_root}/dev/block/{device}/device")]  # noqa: PTH110
     counted = [by_device[device] for device in hardware or by_device]
@@ -77,12 +74,12 @@ def sum_hardware(by_device: Mapping[str, Sequence[float]], sys_root: str) -> lis
 
 
 def compute_working_set(charged: int | None, stat: Mapping[bytes, int], inactive: bytes) -> float | None:
-    """Charged bytes without inactive file cache, by its name in ``memory.stat``."""
+    """Return the charged bytes without inactive file cache, by its name in ``memory.stat``."""
     return None if charged is None else float(max(charged - stat.get(inactive, 0), 0))
 
 
 def select_periods(cpu_stat: Mapping[bytes, int]) -> dict[str, float]:
-    """Return the counts of periods of a quota, and of throttled ones; empty without a quota so far."""
+    """Return the numbers of periods of a quota, and of throttled ones; empty without a quota."""
     return name_values(cpu_stat, _PERIODS) if cpu_stat.get(b"nr_periods") else {}
 
 
@@ -92,7 +89,7 @@ def name_values(values: Mapping[bytes, int], names: Mapping[bytes, str]) -> dict
 
 
 def scale(value: int | None, divisor: float) -> float | None:
-    """The value in another unit; None stays None."""
+    """Return the value in another unit; None stays None."""
     return None if value is None else value / divisor
 
 
@@ -102,7 +99,7 @@ def find_lowest(*limits: float | None) -> float | None:
 
 
 def climb(directory: str, top: str) -> list[str]:
-    """The folders of a group and its parents up to the top of the mount, the group first."""
+    """Return the folders of a group and its parents up to the top of the mount, the group first."""
     folders = [directory]
     while directory != top and directory.startswith(top + "/"):
         directory = directory.rpartition("/")[0]

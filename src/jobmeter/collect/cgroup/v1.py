@@ -1,4 +1,4 @@
-"""Control groups, version 1: one hierarchy per controller, each with its own group for a process."""
+"""Control groups of version 1: one hierarchy per controller, each with its own group for a process."""
 
 from collections.abc import Mapping
 
@@ -16,20 +16,17 @@ from jobmeter.collect.cgroup.usage import (
 )
 
 _UNLIMITED = 2**62
-"""Smallest value that means "no limit": the kernel writes the largest number of whole pages."""
+"""Least value that means "no limit": the kernel writes the largest number of whole pages."""
 _KINDS = {b"total_rss": "memory.anonymous", b"total_cache": "memory.file", b"total_shmem": "memory.shared"}
 _BYTES, _OPERATIONS = "io_service_bytes", "io_serviced"
 
 
 def read_usage(directories: Mapping[str, str], tops: Mapping[str, str], sys_root: str = "/sys") -> CgroupUsage:
-    """Read the usage of the groups, by controller; missing controllers are not read.
-
-    Limits are the lowest of the group's own and its parents' up to ``tops``.
-    """
+    """Read the usage of the groups by controller, and the lowest limits up to ``tops``."""
     memory = directories.get("memory")
     cpuacct = directories.get("cpuacct")
     blkio = directories.get("blkio")
-    # The most important first: a group may be removed while it is read.
+    # The most important value comes first: a group may be removed while it is read.
     cpu = files.read_number(f"{cpuacct}/cpuacct.usage") if cpuacct else None
     read, written = _io(blkio, _BYTES, sys_root) if blkio else (None, None)
     reads, writes = _io(blkio, _OPERATIONS, sys_root) if blkio else (None, None)
@@ -58,7 +55,7 @@ def read_usage(directories: Mapping[str, str], tops: Mapping[str, str], sys_root
 
 
 def read_cpu_limit(directories: Mapping[str, str], tops: Mapping[str, str]) -> float | None:
-    """Cores that the groups may use: the lowest quota on the way up, and the CPU set."""
+    """Return the cores that the groups may use: the lowest quota on the way up, and the CPU set."""
     quotas: list[float | None] = []
     if "cpu" in directories:
         quotas = [read_quota(folder) for folder in climb(directories["cpu"], tops["cpu"])]
@@ -70,14 +67,14 @@ def read_cpu_limit(directories: Mapping[str, str], tops: Mapping[str, str]) -> f
 
 
 def read_memory_limit(directory: str, top: str) -> float | None:
-    """Return the bytes that the group may use: the lowest limit on the way up, including the kernel's own figure."""
+    """Return the bytes that the group may use: the lowest limit on the way up."""
     limits = [files.read_number(f"{folder}/memory.limit_in_bytes") for folder in climb(directory, top)]
     limits.append((files.read_pairs(f"{directory}/memory.stat") or {}).get(b"hierarchical_memory_limit"))
     return find_lowest(*(float(limit) for limit in limits if limit is not None and limit < _UNLIMITED))
 
 
 def read_throttling(directory: str) -> tuple[float | None, dict[str, float]]:
-    """Return the seconds for which the group's own quota throttled it, and its periods."""
+    """Return the seconds for which the group's own quota throttled it, and the numbers of periods."""
     cpu = files.read_pairs(f"{directory}/cpu.stat") or {}
     return scale(cpu.get(b"throttled_time"), 1e9), select_periods(cpu)
 
@@ -90,7 +87,7 @@ def read_quota(directory: str) -> float | None:
 
 
 def _io(directory: str, kind: str, sys_root: str) -> tuple[float | None, float | None]:
-    """Bytes or operations of the group and its descendants, of reads and of writes; see ``sum_hardware``."""
+    """Return bytes or operations of reads and of writes, of the group and its descendants; see ``sum_hardware``."""
     text = files.read(f"{directory}/blkio.throttle.{kind}_recursive")
     if text is None:
         text = files.read(f"{directory}/blkio.throttle.{kind}")

@@ -1,4 +1,4 @@
-"""Control groups, version 2: one folder has everything."""
+"""Control groups of version 2: one folder has everything."""
 
 from jobmeter.collect import files
 from jobmeter.collect.cgroup.usage import (
@@ -20,7 +20,7 @@ _IO = ("rbytes", "wbytes", "rios", "wios")
 
 
 def read_usage(directory: str, top: str, sys_root: str = "/sys") -> CgroupUsage:
-    """Read the usage of the group in ``directory``. Limits are the lowest of its own and its parents' up to ``top``."""
+    """Read the usage of the group in ``directory``, and the lowest limits up to ``top``."""
     cpu = files.read_pairs(f"{directory}/cpu.stat") or {}
     charged = files.read_number(f"{directory}/memory.current")
     memory = files.read_pairs(f"{directory}/memory.stat") or {}
@@ -47,26 +47,26 @@ def read_usage(directory: str, top: str, sys_root: str = "/sys") -> CgroupUsage:
 
 
 def read_stalled(directory: str) -> dict[str, float]:
-    """Return the seconds in which some or all tasks of the group waited; missing if the kernel does not report them."""
+    """Return the seconds in which some or all tasks of the group waited; absent without the kernel's counts."""
     read = [read_stalled_seconds(f"{directory}/{resource}.pressure", resource) for resource in RESOURCES]
     return {name: seconds for found in read for name, seconds in found.items()}
 
 
 def read_throttling(directory: str) -> tuple[float | None, dict[str, float]]:
-    """Return the seconds for which the group's own quota throttled it, and its periods."""
+    """Return the seconds for which the group's own quota throttled it, and the numbers of periods."""
     cpu = files.read_pairs(f"{directory}/cpu.stat") or {}
     return scale(cpu.get(b"throttled_usec"), 1e6), select_periods(cpu)
 
 
 def read_cpu_limit(directory: str, top: str) -> float | None:
-    """Cores that the group may use: the lowest quota on the way up, and its CPU set."""
+    """Return the cores that the group may use: the lowest quota on the way up, and its CPU set."""
     quotas = [read_quota(folder) for folder in climb(directory, top)]
     sets = (count_cpus(files.read(f"{folder}/cpuset.cpus.effective")) for folder in climb(directory, top))
     return find_lowest(*quotas, next((cpus for cpus in sets if cpus), None))
 
 
 def read_memory_limit(directory: str, top: str) -> float | None:
-    """Bytes that the group may use: the lowest limit on the way up."""
+    """Return the bytes that the group may use: the lowest limit on the way up."""
     return find_lowest(*(scale(files.read_number(f"{folder}/memory.max"), 1) for folder in climb(directory, top)))
 
 
@@ -77,7 +77,7 @@ def read_quota(directory: str) -> float | None:
 
 
 def _io(directory: str, sys_root: str) -> dict[str, float]:
-    """Bytes and operations of reads and writes, by the kernel's names; see ``sum_hardware``. Empty if unknown."""
+    """Return bytes and operations of reads and writes by the kernel's names; see ``sum_hardware``. Empty if unknown."""
     text = files.read(f"{directory}/io.stat")
     if text is None:
         return {}

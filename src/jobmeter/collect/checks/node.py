@@ -20,9 +20,9 @@ _SKEW = 1.0
 class NodeChecks:
     """Runs the requested checks. A check that still hangs is not started again.
 
-    A check has one or more parts, each in its own thread. The check of accelerators has one part for each vendor.
-    ``difference`` returns the lead in seconds of the wall clock over the samples' time.
-    ``owner_of`` returns the replica of a process by its number.
+    A check has parts, each in its own thread; the check of accelerators has one for each vendor. ``difference`` returns
+    the lead in seconds of the wall clock over the samples' time. ``owner_of`` returns the replica of a process by its
+    number.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class NodeChecks:
         }
 
     def make(self, names: Sequence[str]) -> list[TaskCheck]:
-        """Run the checks of those names and return their results; unknown names are ignored."""
+        """Run the checks of those names and return their results. Unknown names are ignored."""
         parts = {(name, at): part for name in names for at, part in enumerate(self.checks.get(name, ()))}
         return self._runner.run(parts)
 

@@ -1,8 +1,6 @@
-"""Checks of a node and evidence of its jobs that the server requests: polled, made, and sent."""
+"""Checks of a node and evidence of its jobs that the server requests."""
 
-import logging
 from collections.abc import Callable
-from threading import Event, Thread
 from urllib.parse import quote
 
 import msgspec
@@ -12,12 +10,11 @@ from jobmeter.collect.base import NodeIdentity
 from jobmeter.collect.checks.node import NodeChecks
 from jobmeter.collect.checks.processes import check_processes_of
 from jobmeter.collect.deliver import Requester
+from jobmeter.collect.poller import ServerPoller
 from jobmeter.collect.stacks.collect import StackCollector
-from jobmeter.errors import ForbiddenError, JobmeterError, NotFoundError
+from jobmeter.errors import ForbiddenError, NotFoundError
 from jobmeter.model.task import NodeRequest
 
-_log = logging.getLogger(__name__)
-_SHORTEST, _LONGEST = 2.0, 60.0
 _MOST = 8
 
 
@@ -25,12 +22,14 @@ class _PollAnswer(msgspec.Struct):
     requests: list[NodeRequest] = msgspec.field(default_factory=list, name="asks")
 
 
-class CheckPoller:
-    """Thread that polls every interval, 2 s to a minute. It stops if the server has no such endpoint, or refuses.
+class CheckPoller(ServerPoller):
+    """Poller for requested checks and evidence, every interval of 2 to 60 s.
 
-    A check whose result was not delivered runs again when the server requests it again. The poller of an agent has
-    ``checks`` and answers for every job that it measures. The poller of ``jobmeter run`` names its own ``job``.
+    A check whose result was not delivered runs again at the server's next request. The poller of an agent has
+    ``checks`` and answers for every job that it measures. The poller of ``jobmeter run`` has its own ``job``.
     """
+
+    useless = (NotFoundError, ForbiddenError)
 
     def __init__(
         self,
@@ -41,38 +40,15 @@ class CheckPoller:
         interval_ms: int,
         job: str = "",
     ) -> None:
+        super().__init__("checks", interval_ms, 2.0, 60.0)
         self._place = place
         self._connect = connect
         self._checks = checks
         self._stacks = stacks
         self._job = job
-        self._seconds = min(max(interval_ms / 1000, _SHORTEST), _LONGEST)
-        self._stopping = Event()
-        self._thread = Thread(target=self._run, name="checks", daemon=True)
-
-    def start(self) -> None:
-        """Start polling."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Stop polling; a running check is not waited for."""
-        self._stopping.set()
-
-    def _run(self) -> None:
-        # A short command of `jobmeter run` is over before the first poll.
-        while not self._stopping.wait(self._seconds):
-            try:
-                self.poll_once()
-            except (NotFoundError, ForbiddenError) as error:
-                _log.info("polling for diagnostic checks stopped: %s", error.message)
-                return
-            except JobmeterError as error:
-                _log.debug("polling for checks failed: %s", error.message)
-            except Exception:  # noqa: BLE001 - the thread has to live
-                _log.exception("checks failed")
 
     def poll_once(self) -> int:
-        """Poll once, answer the requests and send the answers. Return the number of answered tasks."""
+        """Poll, answer the requests and send the answers. Return the number of answered tasks."""
         answered = 0
         done: set[str] = set()
         requests = self._poll([])
@@ -86,14 +62,14 @@ class CheckPoller:
         return answered
 
     def _answer(self, request: NodeRequest) -> dict[str, object] | None:
-        """Return the answer to a request; None if this process does not measure the job that it is about."""
+        """Return the answer to a request; None for a job that this process does not measure."""
         if request.job and request.checks:
             members = list(self._stacks.processes(request.job))
             return {"task": request.task, "checks": check_processes_of(members)} if members else None
         if request.job:
             evidence = self._stacks.collect(request.job)
             return None if evidence is None else {"task": request.task, "stacks": evidence}
-        # A server of before gives the checks of its node to `jobmeter run`, too: they are for the agent there.
+        # An older server requests the node's checks from `jobmeter run`, too: they are for the agent.
         return {"task": request.task, "checks": self._checks.make(request.checks)} if self._checks else None
 
     def _poll(self, answers: list[dict[str, object]]) -> list[NodeRequest]:

@@ -1,4 +1,4 @@
-"""Check of the processes that use most processor time, memory and storage traffic, each with its replica."""
+"""Check of the processes with most processor time, memory and storage traffic, each with its replica."""
 
 import os
 from collections.abc import Callable, Iterable
@@ -20,18 +20,18 @@ from jobmeter.model.time import Clock, SystemClock
 _NAMED = 5
 """Processes that the text of a check names."""
 _MOST = 20_000
-"""Largest number of processes that are read."""
+"""Most processes that are read."""
 _SECONDS = 1.0
 """Seconds between two readings."""
 _LONGEST_NAME, _LONGEST_OWNER = 16, 120
 _HERTZ = os.sysconf("SC_CLK_TCK")
 _MIB = 2**20
 _Place = tuple[Owner | None, int | None]
-"""Replica and rank of a process; each absent where it is unknown."""
+"""Replica and rank of a process; absent if unknown."""
 
 
 class _Reading(NamedTuple):
-    """Reading of a process: processor seconds, bytes of resident memory, bytes of storage traffic; None if unknown."""
+    """Processor seconds of a process, bytes of resident memory, and bytes of storage traffic, absent if unknown."""
 
     seconds: float
     memory: int
@@ -41,10 +41,9 @@ class _Reading(NamedTuple):
 def check_processes(
     owner_of: Callable[[int], Owner | None], proc: str = "/proc", pause: Event | None = None, clock: Clock | None = None
 ) -> list[TaskCheck]:
-    """Rank the processes by processor time and storage traffic within a second, and by resident memory.
+    """Rank the processes of a node by processor time and storage traffic within a second, and by resident memory.
 
-    A process counts without its children. At most 20,000 processes are read. ``owner_of`` returns the replica of a
-    process.
+    A process counts without its children. ``owner_of`` returns the replica of a process.
     """
     return _check(lambda: _read(proc), lambda key: (owner_of(key.pid), None), proc, pause, clock)
 
@@ -55,7 +54,7 @@ def check_processes_of(
     pause: Event | None = None,
     clock: Clock | None = None,
 ) -> list[TaskCheck]:
-    """Rank the processes of a job as ``check_processes`` ranks all processes of a node."""
+    """Rank the processes of a job as ``check_processes`` ranks the processes of a node."""
     found: dict[Key, _Place] = {}
     for process, owner in members:
         member = process.member
@@ -101,7 +100,7 @@ def _check(
 
 
 def _use(pid: int, then: _Reading | None, now: _Reading, seconds: float) -> ProcessUse:
-    """Return the use of a process between two readings; a process with one reading has its memory alone."""
+    """Return the use of a process between two readings. A process with one reading has its memory alone."""
     if then is None:
         return ProcessUse(pid=pid, name="", memory=now.memory)
     moved = None if now.moved is None or then.moved is None else now.moved - then.moved

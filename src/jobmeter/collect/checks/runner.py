@@ -1,4 +1,4 @@
-"""Run checks, each in its own thread, so that one that fails or hangs affects no other."""
+"""Run checks, each in its own thread, so that a check that fails or hangs affects no other."""
 
 from collections.abc import Callable, Iterable, Mapping
 from threading import Thread
@@ -13,8 +13,8 @@ C = TypeVar("C")
 class CheckRunner(Generic[K, C]):
     """Runs functions that make checks, all at once, within ``patience`` seconds. For one thread.
 
-    A function that still runs from an earlier call is not started again. ``failed`` and ``late`` make the check of a
-    function, by its key and a sentence, that raised an error or has not returned.
+    A function that still runs from an earlier call is not started again. ``failed`` makes the check of a function that
+    raised an error, ``late`` that of one that has not returned, each by its key and a sentence.
     """
 
     def __init__(self, patience: float, failed: Callable[[K, str], C], late: Callable[[K, str], C]) -> None:
@@ -36,7 +36,7 @@ class CheckRunner(Generic[K, C]):
             self._running[key].join(max(deadline - self._clock.monotonic(), 0.0))
             found += checks[:]
             if self._running[key].is_alive():
-                found.append(self._late(key, f"the check did not come back within {self._patience:.0f} s"))
+                found.append(self._late(key, f"the check did not end within {self._patience:.0f} s"))
         return found
 
     def _start(self, key: K, function: Callable[[], Iterable[C]]) -> list[C] | None:

@@ -10,10 +10,10 @@ from jobmeter.collect.host.filesystem import parse_mount_points
 from jobmeter.model.task import CheckStatus, TaskCheck
 
 FULL, NEARLY_FULL = 0.98, 0.90
-_LOOKS, _LOOK_SECONDS = 3, 0.5
+_SAMPLES, _SAMPLE_SECONDS = 3, 0.5
 _MOST_NAMED = 10
 _USUAL_ERRORS, _USUAL_ERROR_RATIO = 32, 0.001
-"""Failed commands of a healthy SCSI disk, which a start of the machine tries, and their share later."""
+"""Failed commands of a healthy SCSI disk, tried when the machine starts, and their share later."""
 _DOWN = frozenset({"down", "lowerlayerdown"})
 
 
@@ -105,15 +105,15 @@ def check_memory(proc: str = "/proc") -> list[TaskCheck]:
 
 
 def check_tasks(proc: str = "/proc", pause: Event | None = None) -> list[TaskCheck]:
-    """Find processes in uninterruptible sleep, in three samples within a second."""
+    """Find processes in uninterruptible sleep, by three samples within a second."""
     pause = pause or Event()
     waiting = _count_waiting_tasks(proc)
     if waiting is None:
         return [TaskCheck("tasks", CheckStatus.UNAVAILABLE, f"{proc} cannot be read")]
-    for _ in range(_LOOKS - 1):
+    for _ in range(_SAMPLES - 1):
         if not waiting:
             break
-        pause.wait(_LOOK_SECONDS)
+        pause.wait(_SAMPLE_SECONDS)
         again = _count_waiting_tasks(proc) or {}
         waiting = {pid: name for pid, name in waiting.items() if pid in again}
     if not waiting:
@@ -137,7 +137,7 @@ def _count_waiting_tasks(proc: str) -> dict[int, str] | None:
 
 
 def check_kernel_log(path: str = "/dev/kmsg") -> list[TaskCheck]:
-    """Check that the kernel's log can be read: without it, device errors show only in counters."""
+    """Check that the kernel's log can be read. Without it, device errors show only in counters."""
     try:
         os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
     except OSError as error:

@@ -26,7 +26,7 @@ _WORKER = re.compile(
     r"(?P<job>.+)-(?P<role>master|worker|launcher|chief|ps|evaluator|scheduler|server|head)-(?P<index>\d+)"
 )
 _ONE_TASK = re.compile(r"1(\(x\d+\))?")
-"""SLURM_TASKS_PER_NODE of a job with one task on each of its nodes: ``1`` or ``1(x4)``."""
+"""SLURM_TASKS_PER_NODE of a job with one task on each node: ``1`` or ``1(x4)``."""
 _NO_DEVICE = {"all", "none", "void", "no-dev-files"}
 
 Variables = dict[str, str]
@@ -43,7 +43,7 @@ _Decision = Member | None | _Undecided
 
 
 class NodeClassifier:
-    """Classifier of a node. ``node`` makes names unique if nothing else distinguishes two tasks."""
+    """Classifier of a node. ``node`` makes the names of two tasks unique if nothing else does."""
 
     def __init__(
         self,
@@ -141,7 +141,7 @@ class NodeClassifier:
         return member if self._accepts(member.owner.job, candidate) else _UNDECIDED
 
     def _accepts(self, job: str, candidate: "_Candidate") -> bool:
-        """True if a process may name this job in its environment: see ``JobOwners``."""
+        """Return True if a process may name this job in its environment: see ``JobOwners``."""
         if candidate.parent is not None and candidate.parent.owner.job == job:
             return True
         return self._owners.accepts(job, self._read_principals(candidate))
@@ -201,7 +201,7 @@ class NodeClassifier:
 
 
 class _Candidate(NamedTuple):
-    """Process to classify: its control groups and environment, its place in them, and its parent's membership."""
+    """Process to classify: its control groups and places in them, its environment, and its parent's membership."""
 
     pid: int
     groups: Groups
@@ -265,7 +265,7 @@ def _classify_by_rule(match: RuleMatch, variables: Variables) -> Member:
 
 
 def _child_of_command(parent: Member, variables: Variables) -> Member:
-    """Assign children of a command to its job and replica, except ranks started by a launcher."""
+    """Return the membership of a command's child: the command's, except for ranks started by a launcher."""
     own = find_rank(variables)
     owner = parent.owner
     if parent.rank is None and own is not None:
@@ -276,7 +276,7 @@ def _child_of_command(parent: Member, variables: Variables) -> Member:
 
 
 def _find_owner_by_host_name(variables: Variables) -> Owner | None:
-    """Return the replica in a pod's host name: Kubeflow's operator and indexed Jobs name their pods that way."""
+    """Return the replica in a pod's host name, as Kubeflow's operator and indexed Jobs name pods; None without one."""
     host = variables.get("HOSTNAME", "")
     match = _WORKER.fullmatch(host)
     index = parse_number(variables, "JOB_COMPLETION_INDEX")
@@ -306,7 +306,7 @@ class _OfProcess(TypedDict):
 
 
 def _read_process_fields(variables: Variables) -> _OfProcess:
-    """Fields of the process itself, not of its replica."""
+    """Return the fields of the process itself, not of its replica."""
     return {
         "process_rank": find_rank(variables),
         "local_rank": find_local_rank(variables),

@@ -1,4 +1,4 @@
-"""Find the Slurm cluster of a job on this node by its control groups: clusters that share a node use equal job numbers.
+"""Find the Slurm cluster of a job by its control groups: clusters that share a node have equal job numbers.
 
 Slurm passes the name of the cluster to each task in ``SLURM_CLUSTER_NAME``. The node's own cluster is ``ClusterName``
 in its ``slurm.conf`` (https://slurm.schedmd.com/slurm.conf.html). Slurm uses the name in lower case.
@@ -20,14 +20,14 @@ _PLACES = (
     "/usr/local/etc/slurm.conf",
     "/opt/slurm/etc/slurm.conf",
 )
-"""The usual paths of Slurm's configuration, unless ``SLURM_CONF`` names a file."""
+"""Usual paths of Slurm's configuration, unless ``SLURM_CONF`` names a file."""
 _NAME = re.compile(rb"^\s*ClusterName\s*=\s*([^\s#]+)", re.IGNORECASE | re.MULTILINE)
 _MOST = 1_024
 _log = logging.getLogger(__name__)
 
 
 def read_own_cluster(environment: Mapping[str, str], places: Sequence[str] = _PLACES) -> str:
-    """Return the name of this node's cluster by its ``slurm.conf``; empty if it is missing or not readable."""
+    """Return the name of this node's cluster by its ``slurm.conf``; empty if the file is not readable."""
     named = environment.get("SLURM_CONF", "")
     for place in (named,) if named else places:
         match = _NAME.search(files.read(place) or b"")
@@ -39,7 +39,7 @@ def read_own_cluster(environment: Mapping[str, str], places: Sequence[str] = _PL
 class SlurmClusters:
     """Makes the ids of Slurm's jobs.
 
-    A job of the node's own cluster has its number as its id, a job of another cluster ``NUMBER@CLUSTER``; with
+    The id of a job of the node's own cluster is its number, that of another cluster's job ``NUMBER@CLUSTER``. With
     ``JobIds.CLUSTER`` every job has the latter form. If the own cluster is unknown, it is the first that a job names.
     """
 
@@ -52,8 +52,8 @@ class SlurmClusters:
     def find_cluster(self, number: str, place: SlurmPlace, variables: Mapping[str, str], parent: Member | None) -> str:
         """Return the cluster of a job; empty if unknown.
 
-        Children are in the cluster of their parent, whatever their environment says. A task without it is in the
-        cluster of the others below the slurmd's group.
+        Children are in the cluster of their parent, whatever their environment says. A task without a cluster is in
+        that of the other tasks below its slurmd's group.
         """
         if parent is not None and parent.cluster and self.is_job(parent, number):
             return parent.cluster
@@ -66,7 +66,7 @@ class SlurmClusters:
         return named or self._of_roots.get(place.root, "")
 
     def make_job_id(self, number: str, cluster: str) -> str:
-        """The id of a job with that number in that cluster, empty for the node's own."""
+        """Return the id of a job with that number in that cluster; empty stands for the node's own."""
         cluster = cluster or self._own
         if cluster and (cluster != self._own or self._ids is JobIds.CLUSTER):
             return make_cluster_job(number, cluster)
@@ -80,5 +80,5 @@ class SlurmClusters:
         _log.info("jobs of Slurm's cluster %s go by %s: this node's own cluster is %s", cluster, example, self._own)
 
     def is_job(self, member: Member, number: str) -> bool:
-        """True if a member works for a job of that number, in its own cluster."""
+        """Return True if a member works for a job of that number, in its own cluster."""
         return member.source is MembershipSource.SLURM and member.owner.job == self.make_job_id(number, member.cluster)

@@ -9,11 +9,11 @@ from pathlib import PurePath
 
 FOLDER = "/var/log/containers"
 _MOST = 10_000
-"""Containers whose runs are remembered."""
+"""Most containers whose runs are remembered."""
 
 
 class ContainerRuns:
-    """Reads the links. For one thread."""
+    """Finds the runs of containers by the links. For one thread."""
 
     def __init__(self, folder: str = FOLDER) -> None:
         self._folder = folder
@@ -23,14 +23,15 @@ class ContainerRuns:
     def find_number(self, pod: str, container: str) -> int | None:
         """Return the number of the run; 0 if there are no links to the pod.
 
-        None if there are, but none to this container: the pod's sandbox, or a container that has just begun.
+        None if only links to other containers of the pod exist: this is the pod's sandbox, or a container that has just
+        begun.
         """
         if container and container not in self._runs:
             self._read()
         return self._runs.get(container, None if container and pod in self._pods else 0)
 
     def find_namespace(self, pod: str) -> str:
-        """The namespace of a pod, empty if there are no links to it."""
+        """Return the namespace of a pod; empty if there are no links to it."""
         if pod not in self._pods:
             self._read()
         return self._pods.get(pod, "")

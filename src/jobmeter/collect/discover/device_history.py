@@ -1,4 +1,4 @@
-"""Times of the devices of a node under their names: a card that was replaced is another device."""
+"""History of the devices of a node: a card that was replaced is another device under the same name."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -9,11 +9,11 @@ import msgspec
 from jobmeter.collect.state_file import StateFile
 
 MOST = 256
-"""Most devices that are remembered; the one that was seen least recently is forgotten first."""
+"""Most devices that are remembered. The least recent is forgotten first."""
 
 
 class _Stay(msgspec.Struct):
-    """Device under a name, from when it was first there until it was last there (epoch ms)."""
+    """Device under a name, with its first and its last time there (epoch ms)."""
 
     device: str
     uuid: str
@@ -25,7 +25,7 @@ class _Stay(msgspec.Struct):
 class DeviceHistory:
     """Devices that were on the node, by name and UUID, over restarts of the agent.
 
-    A device without a UUID could not be opened: it is left out, and the device under its name stays the present one.
+    A device without a UUID could not be opened. It is left out, and the device under its name stays the present one.
     """
 
     def __init__(self, state: Path | None = None) -> None:
@@ -36,7 +36,7 @@ class DeviceHistory:
     def update(self, now_ms: int, devices: Iterable[Mapping[str, Any]]) -> tuple[dict[str, int], list[dict[str, Any]]]:
         """Update with the present devices as the node's record describes them.
 
-        Returns from when each of them has been under its name, and the former devices, latest first.
+        Return the time since which each of them has been under its name, and the former devices, latest first.
         """
         newest = {stay.device: stay for stay in sorted(self._stays, key=lambda one: one.until)}
         present: dict[str, _Stay] = {}

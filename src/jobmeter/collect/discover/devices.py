@@ -1,4 +1,4 @@
-"""Owners of GPUs: by the processes that compute on them, else by allocations or permissions of control groups."""
+"""Owners of devices: by the processes that compute on them, else by allocations or permissions of control groups."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -20,7 +20,7 @@ class DeviceSet:
     """Devices of one vendor on the node, the variables that name devices of a process, and the names of the devices.
 
     ``variables`` come most specific first. ``number`` returns the number on the node of a device by its index: a
-    container shows some of the node's devices.
+    container shows only some of the node's devices.
     """
 
     devices: Sequence[Accelerator]
@@ -36,7 +36,7 @@ class DeviceSet:
     def list_visible(self, member: Member, permitted: Sequence[int] | None = None) -> list[int]:
         """Return the numbers of the permitted devices in the process's environment, in its order.
 
-        Relative numbers count from the first device that the process may open. If that is unknown they are ignored
+        Relative numbers count from the first device that the process may open. If that is unknown, they are ignored
         inside a pod, and are the node's numbers elsewhere.
         """
         named = self.find_variable(member)
@@ -59,7 +59,7 @@ class DeviceSet:
         return [indices[number] for number in variable.parse(text, numbered)]
 
     def _filter_by_variable(self, name: str, member: Member, openable: list[Accelerator]) -> list[Accelerator]:
-        """Return the devices that another variable of the process leaves, in its order."""
+        """Return the devices that another variable of the process names, in its order."""
         outer = next((one for one in self.variables if one.name == name), None)
         text = dict(member.devices).get(name)
         if outer is None or text is None:
@@ -68,7 +68,7 @@ class DeviceSet:
         return [by_index[index] for index in outer.parse(text, openable)]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _NodeDevice:
     """Device by its number on the node."""
 
@@ -93,7 +93,7 @@ class DeviceClaim:
 
 
 class DeviceAllocator(Protocol):
-    """A source of allocations outside the jobs: the kubelet, or a scheduler's prolog."""
+    """Source of allocations: the kubelet, or a scheduler's prolog."""
 
     source: AllocationSource
 
@@ -107,7 +107,7 @@ Permitted = Callable[[Member], Sequence[int] | None]
 
 
 def return_no_devices(member: Member) -> Sequence[int] | None:  # noqa: ARG001 - the form of Permitted
-    """Return None: without a device group the permitted devices are unknown."""
+    """Return None: the permitted devices are unknown."""
     return None
 
 
@@ -132,9 +132,9 @@ def determine_claims(
     """Determine the claims on each device number.
 
     ``users`` are the members that compute on a device now; a device with users belongs only to them. ``members`` are
-    all processes of jobs, for the devices that their environments name and their control groups permit. ``given`` are
-    allocations by the kubelet or a prolog: they take precedence over users, environments and groups. A device with
-    partitions belongs to nobody by an environment or a group, because its partitions compute.
+    all processes of jobs: their environments name devices, and their control groups permit devices. ``given`` are
+    allocations by the kubelet or a prolog, which take precedence. Only an allocation or a user claims a device with
+    partitions, because the partitions compute.
     """
     found: dict[int, dict[Owner, DeviceClaim]] = {device.index: {} for device in devices.devices}
     for index, present in users.items():
@@ -175,7 +175,7 @@ def _claim_permitted(
 ) -> None:
     """Add claims on devices that a group permits and no environment names.
 
-    A group that permits all devices is ignored. Partitions are left out: groups list whole devices.
+    A group that permits all devices is ignored. Partitions are left out, because groups list whole devices.
     """
     left = [index for index, by_owner in free.items() if not by_owner and index in whole]
     named = {owner for by_owner in free.values() for owner in by_owner}
@@ -194,7 +194,7 @@ def _claim(by_owner: dict[Owner, DeviceClaim], member: Member, source: Allocatio
 
 
 class AllocationTracker:
-    """Record source that turns successive observations into intervals. One thread updates, another may read."""
+    """Record source that turns successive claims into intervals. One thread updates, another may read."""
 
     def __init__(self, place: NodeIdentity, device_name: DeviceName) -> None:
         self._place = place
@@ -203,9 +203,9 @@ class AllocationTracker:
         self._news: list[tuple[Owner, AllocationRecord]] = []
 
     def update(self, now_ms: int, found: Mapping[int, Sequence[DeviceClaim]]) -> None:
-        """Update with the current claims on all devices. Nobody has a device that has disappeared.
+        """Update with the current claims on all devices. A device that has disappeared has no claims.
 
-        Intervals belong to names: the driver renumbers the other devices when one disappears.
+        Intervals belong to names, because the driver renumbers the other devices when one disappears.
         """
         present = {(claim.owner, self._device_name(index)): claim for index, some in found.items() for claim in some}
         for key, claim in present.items():
@@ -223,7 +223,7 @@ class AllocationTracker:
         return group_pairs((device, owner) for owner, device in list(self._open))
 
     def close(self, now_ms: int) -> None:
-        """End every interval when the jobs are over."""
+        """End every interval: the jobs are over."""
         self.update(now_ms, {})
 
     def take_records(self, now_ms: int) -> Records:  # noqa: ARG002 - every interval has its own times

@@ -12,7 +12,7 @@ from jobmeter.model.job import AllocationSource
 from jobmeter.model.record import EventRecord, Records
 
 HOLD = 3
-"""Consecutive scans that must show a disagreement: a process may open every device briefly as it starts."""
+"""Consecutive scans that must show a disagreement: a process may open every device when it starts."""
 
 
 _GIVERS = {AllocationSource.KUBELET: "the kubelet", AllocationSource.PROLOG: "the prolog"}
@@ -34,12 +34,12 @@ def find_disagreements(
     members: Iterable[Member] = (),
     permitted: Permitted = return_no_devices,
 ) -> list[Disagreement]:
-    """Find the current disagreements. For the arguments see ``jobmeter.collect.discover.devices.determine_claims``.
+    """Find the current disagreements. For the arguments see ``determine_claims``.
 
-    Devices in use come first: a process computes on a device that the kubelet or the prolog allocated to another
-    replica, or, if it is unallocated, that its control group forbids, or that its unambiguous environment does not
-    name. Then idle devices: an environment names a device that its group forbids or that was allocated to others; or
-    two sources allocated it to different jobs.
+    Devices in use come first: a process computes on a device that was allocated to another replica, or, if it is
+    unallocated, that its control group forbids, or that its unambiguous environment does not name. Then idle devices:
+    an environment names a device that its group forbids or that was allocated to others; or two sources allocated it to
+    different jobs.
     """
     given = given or {}
     found: dict[tuple[Owner, int], str] = {}
@@ -83,7 +83,7 @@ def _explain_visible(
 
 
 def _explain_givers(device: str, claims: Sequence[DeviceClaim]) -> Iterator[tuple[Owner, str]]:
-    """Yield jobs that the less trusted source names and the first one does not."""
+    """Yield the owners that the less trusted source names and the first one does not, with messages."""
     first = [claim for claim in claims if claim.source == claims[0].source]
     jobs = {claim.owner.job for claim in first}
     for claim in claims[len(first) :]:
@@ -111,10 +111,7 @@ def _names(devices: DeviceSet, numbers: Sequence[int]) -> str:
 
 
 def _list_visible(member: Member, devices: DeviceSet) -> list[int]:
-    """Return the devices that the environment names; empty if any word is ambiguous.
-
-    Relative numbers count from the first device that a container or a group shows to the process.
-    """
+    """Return the devices that the environment names; empty if any word is ambiguous, as relative numbers are."""
     named = devices.find_variable(member)
     if named is None:
         return []

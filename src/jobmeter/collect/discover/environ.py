@@ -1,4 +1,4 @@
-"""Environment of a process: only a fixed list of names is read, because it also contains secrets."""
+"""Environment of a process. Only a fixed list of names is read, because it also contains secrets."""
 
 from jobmeter.collect import files
 from jobmeter.collect.accelerators.registry import list_device_variables
@@ -27,25 +27,11 @@ NAMES = frozenset(
     {
         *_RANKS,
         *_LOCAL_RANKS,
-        "JOBMETER_JOB_ID",
-        "JOBMETER_REPLICA",
-        "JOBMETER_ATTEMPT",
-        "JOBMETER_MEASURED",
-        "SLURM_CLUSTER_NAME",
-        "SLURM_JOB_ID",
-        "SLURM_JOB_NAME",
-        "SLURM_JOB_USER",
-        "SLURM_JOB_START_TIME",
-        "SLURM_JOB_PARTITION",
-        "SLURM_RESTART_COUNT",
-        "SLURM_TASKS_PER_NODE",
-        "SLURM_STEP_ID",
-        "HOSTNAME",
-        "KUBERNETES_SERVICE_HOST",
-        "JOB_COMPLETION_INDEX",
-        "TORCHELASTIC_RUN_ID",
-        "TORCHELASTIC_RESTART_COUNT",
-        "GROUP_RANK",
+        *("JOBMETER_JOB_ID", "JOBMETER_REPLICA", "JOBMETER_ATTEMPT", "JOBMETER_MEASURED"),
+        *("SLURM_CLUSTER_NAME", "SLURM_JOB_ID", "SLURM_JOB_NAME", "SLURM_JOB_USER", "SLURM_JOB_START_TIME"),
+        *("SLURM_RESTART_COUNT", "SLURM_TASKS_PER_NODE", "SLURM_STEP_ID"),
+        *("HOSTNAME", "JOB_COMPLETION_INDEX"),
+        *("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "GROUP_RANK"),
     }
 )
 """Variables that are read besides those that name devices."""
@@ -54,13 +40,13 @@ _LIMITS = {name.encode(): (name, 512) for name in NAMES}
 _LONGEST_LIST = 4_096
 """Longest list of devices that is read: the UUIDs of 16 GPUs take 655 characters."""
 _MOST = 1024 * 1024
-"""Most bytes of an environment that are read; a user may make it as long as the kernel permits."""
+"""Most bytes of an environment that are read. A user may make it as long as the kernel permits."""
 
 
 def read_environment(proc_root: str, pid: int) -> dict[str, str]:
-    """Read the variables that the process was started with; empty if they are not readable.
+    """Read the variables in ``NAMES``, and those that name devices, with which the process was started.
 
-    Only those in ``NAMES`` and those that name devices are read.
+    Empty if they are not readable.
     """
     limits = _LIMITS | {name.encode(): (name, _LONGEST_LIST) for name in list_device_variables()}
     found = {}
@@ -78,12 +64,12 @@ def find_rank(variables: dict[str, str]) -> int | None:
 
 
 def find_local_rank(variables: dict[str, str]) -> int | None:
-    """The rank among the processes of this node."""
+    """Return the rank among the processes of this node."""
     return _find_number(variables, _LOCAL_RANKS)
 
 
 def parse_number(variables: dict[str, str], name: str) -> int | None:
-    """The value of a variable that is a whole number from 0 to 2^31, None for any other."""
+    """Return the value of a variable that is a whole number of at most 9 digits; None for any other."""
     return parse_whole_number(variables.get(name, ""))
 
 

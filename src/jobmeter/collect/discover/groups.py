@@ -1,11 +1,11 @@
-"""Parses paths of control groups made for jobs: Slurm's and Kubernetes' layouts.
+"""Parse the paths of control groups made for jobs: Slurm's and Kubernetes' layouts.
 
-Slurm, version 1: ``/slurm/uid_1000/job_21/step_0/task_0``, ``/slurm_NODE/...`` where several slurmd share a machine.
-Version 2: ``/system.slice/slurmstepd.scope/job_21/step_0/user/task_0``, ``NODE_slurmstepd.scope``; from Slurm 26.05 on
-a job may go by another identifier than its number. Kubernetes: a part ``podUID``, ``podUID.slice`` with underscores
-from the systemd driver, at any depth (a cluster in a container), and below it the container: ``ID`` from the cgroupfs
-driver, ``cri-containerd-ID.scope``, ``crio-ID.scope`` or ``docker-ID.scope`` from systemd's, and beside the pod's name
-``podUID.slice:cri-containerd:ID`` where the kubelet uses systemd's driver and containerd none.
+Slurm, version 1: ``/slurm/uid_1000/job_21/step_0/task_0``, or ``/slurm_NODE/...`` if several slurmd share a machine.
+Version 2: ``/system.slice/slurmstepd.scope/job_21/step_0/user/task_0``, or ``NODE_slurmstepd.scope``. From Slurm 26.05
+on a job may have another identifier than its number. Kubernetes: a part ``podUID``, ``podUID.slice`` with underscores
+from the systemd driver, at any depth (a cluster in a container). Below it is the container: ``ID`` from the cgroupfs
+driver, ``cri-containerd-ID.scope``, ``crio-ID.scope`` or ``docker-ID.scope`` from systemd's. If only the kubelet uses
+systemd's driver, the container is beside the pod's name: ``podUID.slice:cri-containerd:ID``.
 """
 
 import re
@@ -26,7 +26,7 @@ _POD = re.compile(
     r"(?:\.slice)?(?P<container>:[a-z-]+:[0-9a-f]{12,64}|/(?:[a-z-]+-)?[0-9a-f]{12,64}(?:\.scope)?)?(?=/|$)"
 )
 _MONITOR = "/crio-conmon-"
-"""CRI-O's own program beside a container, in a group that is named after it."""
+"""CRI-O's own program, in a group that is named after its container."""
 _CONTAINER = re.compile(r"[0-9a-f]{12,64}(?=(?:\.scope)?$)")
 _WHOLE_STEPS = {"batch", "extern", "interactive"}
 
@@ -35,10 +35,10 @@ _WHOLE_STEPS = {"batch", "extern", "interactive"}
 class SlurmPlace:
     """Place of a process in Slurm's tree.
 
-    ``job`` is empty if the path does not name it by its number. ``step`` is ``0``, ``batch``, ``extern``, ... .
-    ``task`` is the task's number in the path. ``groups`` are the task's own, by controller; a batch script is
-    the only task of its step. ``job_groups`` are the job's groups on this node if they contain its tasks but none of
-    Slurm's own programs, which holds only for ``cpuacct``. ``root`` is the group of all jobs of one slurmd.
+    ``job`` is empty if the path does not contain its number. ``step`` is ``0``, ``batch``, ``extern``, and so on.
+    ``task`` is the task's number in the path. ``groups`` are the task's own, by controller; a batch script is the only
+    task of its step. ``job_groups`` are the job's groups on this node if they contain its tasks but none of Slurm's own
+    programs, as for ``cpuacct`` alone. ``root`` is the group of all jobs of one slurmd.
     """
 
     job: str = ""
@@ -54,8 +54,8 @@ class SlurmPlace:
 class PodPlace:
     """Pod and container of a process.
 
-    ``container`` is its id, empty if the path does not contain it. ``groups`` are the container's own, by controller;
-    without a container in the path, the whole pod's.
+    ``container`` is its id, empty if the path does not contain it. ``groups`` are the container's own by controller,
+    else the pod's.
     """
 
     uid: str

@@ -1,4 +1,4 @@
-"""Process that works for a job."""
+"""Process of a job."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from jobmeter.collect.process.stat import ProcessStat
 
 
 class MembershipSource(StrEnum):
-    """Source of a membership: the starter of the job."""
+    """Source of a membership: the program that started the job."""
 
     TAGS = "tags"
     SLURM = "slurm"
@@ -24,13 +24,11 @@ class Member:
     """Process of a replica as a member of its job.
 
     ``rank`` is the replica's; ``process_rank`` and ``local_rank`` are the process's own. ``groups`` are control groups,
-    by controller, of the replica only. ``measured`` is True if ``jobmeter run`` measures the replica itself. ``name``,
-    ``user``, ``kind`` and ``pod_id`` belong to the job, if known. ``guess`` is the replica in a pod's host name, if
-    any. ``devices`` are the variables in the environment that name devices: (name, value). ``job_groups``
-    contain every task of the job on this node, by controller, if a step has one task on a node. ``device_group`` is the
-    path of the process's group in version 1's hierarchy of devices, empty without one. ``cluster`` is the scheduler's,
-    ``step`` the number of the job's part and ``job_start`` the job's start, if the process has them; all three only for
-    Slurm's jobs.
+    by controller, of the replica only. ``measured``: ``jobmeter run`` measures the replica itself. ``name``, ``user``,
+    ``kind`` and ``pod_id`` belong to the job, if known. ``guess`` is the replica in a pod's host name. ``devices`` are
+    the names and values of variables that name devices. ``job_groups`` contain every task of the job on this node, by
+    controller, if a step has one task on a node. ``device_group`` is the path in version 1's hierarchy of devices. Only
+    Slurm's jobs have ``cluster``, ``step``, the number of the job's part, and ``job_start``.
     """
 
     owner: Owner
@@ -55,7 +53,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process of a job."""
+    """Running or ended process of a job."""
 
     stat: ProcessStat
     member: Member
@@ -73,7 +71,7 @@ class MemberTable(Protocol):
         ...
 
     def list_ended(self) -> Iterable[Process]:
-        """Return the processes of jobs that ended before the last scan, and were there at the scan before or later."""
+        """Return the processes of jobs that ended between the last two scans, and zombies."""
         ...
 
 

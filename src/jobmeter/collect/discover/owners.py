@@ -1,9 +1,9 @@
 """Owners of jobs on this node, so that no process joins another user's job.
 
-Any process may have any environment, so a job's name in it proves nothing. The first process of a job on the node, or
-the scheduler's own control group, determines the owner. A later process that names the job belongs to it if a process
-of the job started it, or if it has the owner's user or control group. For pods the namespace replaces the user, because
-most containers run as root.
+Any process may have any environment, so a job's name in it proves nothing. The owner is determined by the first process
+of the job on the node, or by the scheduler's own control group. A later process that names the job belongs to it if a
+process of the job started it, or if it has the owner's user or control group. For pods the namespace replaces the user,
+because most containers run as root.
 """
 
 import logging
@@ -24,16 +24,13 @@ from jobmeter.model.time import HOUR
 
 MOST_JOBS = 10_000
 FORGET_MS = 24 * HOUR
-"""Time in milliseconds for which the owner of a job without processes is remembered.
-
-A job may pause, and names are reused.
-"""
+"""Time in milliseconds for which the owner of a job without processes is remembered. Names are reused after it."""
 _FILE = "owners.json"
 _log = logging.getLogger(__name__)
 
 
 class ProcessOwner(NamedTuple):
-    """Mark that groups processes: ``kind`` is ``user``, ``namespace`` or ``group``."""
+    """Mark of a process that others share: ``kind`` is ``user``, ``namespace`` or ``group``."""
 
     kind: str
     name: str
@@ -45,11 +42,11 @@ class ProcessOwner(NamedTuple):
 
 
 Principals = tuple[ProcessOwner, ...]
-"""Marks of a process; the first one is reported."""
+"""Marks of a process. The first one is reported."""
 
 
 class _Owner(msgspec.Struct):
-    """``assigned``: by a scheduler's control group."""
+    """Owner of a job. ``assigned``: by a scheduler's control group."""
 
     principals: list[tuple[str, str]]
     used_ms: int
@@ -61,7 +58,7 @@ class _Owner(msgspec.Struct):
 
 
 class Refusal(NamedTuple):
-    """Refusal: a process named a job of another owner."""
+    """Refusal of a process that named a job of another owner."""
 
     job: str
     claimant: ProcessOwner
@@ -71,7 +68,7 @@ class Refusal(NamedTuple):
 class JobOwners:
     """Owners of the jobs on a node. For one thread at a time.
 
-    A user with very many jobs only displaces owners of their own jobs.
+    Beyond the limit, the owner with most jobs loses the oldest of them.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -99,7 +96,7 @@ class JobOwners:
             self._put(job, principals, assigned=True)
 
     def accepts(self, job: str, principals: Principals) -> bool:
-        """True if the job has no owner yet, or shares a user, namespace or group with the process."""
+        """Return True if the job has no owner yet, or shares a user, namespace or group with the process."""
         owner = self._owners.get(job)
         if not principals:
             return False
@@ -120,7 +117,7 @@ class JobOwners:
     def refresh(self, jobs: Iterable[str], now_ms: int) -> list[Refusal]:
         """Note the jobs that have processes now, and save the owners.
 
-        Returns refusals since the last call, at most one per claimant and hour.
+        Return the refusals since the last call, at most one per claimant and hour.
         """
         for owner in self._owners.values() if not self._now_ms else ():
             owner.used_ms = owner.used_ms or now_ms

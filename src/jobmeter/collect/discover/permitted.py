@@ -1,9 +1,8 @@
 """Devices that a control group permits its processes to open: the hierarchy ``devices`` of version 1.
 
 The kernel lists permitted devices only if all others are forbidden, as with Docker, podman, containerd and PBS. A group
-that permits everything but some devices (Slurm's, with ConstrainDevices) is listed as ``a *:* rwm``, which is useless.
-Version 2 has a BPF program instead of a list, and no file that shows its effect.
-https://docs.kernel.org/admin-guide/cgroup-v1/devices.html.
+that permits everything but some devices (Slurm's, with ConstrainDevices) is listed as ``a *:* rwm``, which says
+nothing. Version 2 has a BPF program instead of a list. https://docs.kernel.org/admin-guide/cgroup-v1/devices.html.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +17,10 @@ _MOST_GROUPS = 10_000
 
 
 class DeviceGroups:
-    """Reads each group at most every 10 s, for devices of these numbers (see ``Vendor``). For one thread."""
+    """Reads the list of each group at most every 10 s. For one thread.
+
+    ``device_numbers`` returns the numbers of the devices; see ``Vendor``.
+    """
 
     def __init__(self, hierarchies: Hierarchies, device_numbers: Callable[[], Mapping[int, range]]) -> None:
         self._hierarchies = hierarchies
@@ -29,7 +31,7 @@ class DeviceGroups:
     def list_permitted(self, member: Member, devices: Sequence[Accelerator], now_ms: int) -> list[int] | None:
         """Return the numbers of the devices that a process may open, in order; None if its group does not tell.
 
-        Partitions come with their whole device: the files that open one of them alone are not compared.
+        A partition is permitted with its whole device; the files that open it alone are not compared.
         """
         if not member.device_group:
             return None

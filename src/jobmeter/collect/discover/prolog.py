@@ -1,8 +1,8 @@
-"""Owners of GPUs from the files that a scheduler's prolog writes and its epilog deletes.
+"""Owners of devices from the files that a scheduler's prolog writes and its epilog deletes.
 
-The form is that of NVIDIA's exporter (``--hpc-job-mapping-dir``): a file for each GPU, named by its number or its UUID,
-``2.1`` for an instance of GPU 2, and in it the number of a job a line. What follows the number on its line is passed
-over, so that the files of Princeton's jobstats (``JOB UID``) are read as well.
+The form is that of NVIDIA's exporter (``--hpc-job-mapping-dir``). Each GPU has a file that is named by its number or
+its UUID, ``2.1`` for an instance of GPU 2. Each line begins with the number of a job; the rest is ignored, so that the
+files of Princeton's jobstats (``JOB UID``) are read too.
 https://docs.nvidia.com/datacenter/dcgm/latest/reference/command-line-reference/dcgm-exporter.html
 """
 
@@ -10,6 +10,7 @@ import logging
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from jobmeter.collect.accelerators.device import Accelerator
@@ -24,31 +25,22 @@ _MOST_BYTES = 65_536
 _log = logging.getLogger(__name__)
 
 
+@dataclass(slots=True, eq=False)
 class PrologAllocations:
     """Allocations from the prolog's files, which are read at each call. For one thread.
 
-    A file counts while a process of its job is on this node: the file of a job whose epilog failed is ignored. If a job
-    has several replicas here, every one has the device, because the files name no replica.
+    A file counts while a process of its job is on this node, because an epilog may have failed. Files name no replica,
+    so all replicas of the job here have the device. ``are_numbers_of_node`` returns True if the names of files are
+    numbers of devices; else only UUIDs count. ``number`` returns the number on the node of a device by its index.
     """
 
     source = AllocationSource.PROLOG
 
-    def __init__(
-        self,
-        folder: Path,
-        members: Callable[[], Iterable[Member]],
-        are_numbers_of_node: Callable[[], bool] = lambda: True,
-        number: Callable[[int], int] = int,
-    ) -> None:
-        """``are_numbers_of_node`` is True if files have the numbers of devices; else only UUIDs name devices.
-
-        ``number`` returns the number on the node of a device by its index.
-        """
-        self._folder = folder
-        self._members = members
-        self._are_numbers_of_node = are_numbers_of_node
-        self._number = number
-        self._problem = ""
+    folder: Path
+    members: Callable[[], Iterable[Member]]
+    are_numbers_of_node: Callable[[], bool] = lambda: True
+    number: Callable[[int], int] = int
+    _problem: str = ""
 
     def find_owners(self, devices: Sequence[Accelerator], now_ms: int) -> dict[int, list[Owner]]:  # noqa: ARG002 - see DeviceAllocator
         """Return the replicas of the jobs to which each device number was allocated."""
@@ -56,7 +48,7 @@ class PrologAllocations:
         if not jobs:
             return {}
         replicas: dict[str, dict[Owner, None]] = {}
-        for member in self._members():
+        for member in self.members():
             for name in _names(member):
                 replicas.setdefault(name, {})[member.owner] = None
         return {
@@ -66,18 +58,18 @@ class PrologAllocations:
         }
 
     def _read_jobs(self, devices: Sequence[Accelerator]) -> dict[int, list[str]]:
-        """Return the jobs in each device's file. An unreadable file is logged once; the others count."""
+        """Return the jobs in each device's file. An unreadable file is logged once."""
         found: dict[int, list[str]] = {}
         problem = ""
         try:
-            with os.scandir(self._folder) as entries:
+            with os.scandir(self.folder) as entries:
                 names = sorted(entry.name for _, entry in zip(range(_MOST_FILES), entries, strict=False))
         except OSError as error:
             names, problem = [], str(error)
         for name in names:
             index = self._find_device(name, devices)
             try:
-                jobs = [] if index is None else _read(self._folder / name)
+                jobs = [] if index is None else _read(self.folder / name)
             except OSError as error:
                 jobs, problem = [], str(error)
             if index is not None and jobs:
@@ -88,27 +80,27 @@ class PrologAllocations:
         return found
 
     def _find_device(self, name: str, devices: Sequence[Accelerator]) -> int | None:
-        """Return the device that a file is named after; None for another file or a missing device."""
+        """Return the device that a file is named after; None for any other file."""
         if not devices:
             return None
-        number = _NUMBER.fullmatch(name) if self._are_numbers_of_node() else None
+        number = _NUMBER.fullmatch(name) if self.are_numbers_of_node() else None
         if number is None:
             return next((one.index for one in devices if one.uuid == name), None)
         index, instance = int(number["index"]), number["instance"]
-        same = [one for one in devices if self._number(one.part.parent if one.part else one.index) == index]
+        same = [one for one in devices if self.number(one.part.parent if one.part else one.index) == index]
         parts = [one for one in same if one.part and str(one.part.instance) == instance]
         whole = [one for one in same if one.part is None]
         return next((one.index for one in (*parts, *whole)), None)
 
 
 def _names(member: Member) -> set[str]:
-    """Return the names of the job in a file: its id, and its number with its cluster if the id has none."""
+    """Return the names of the job in a file: its id, and its number with its cluster."""
     job = member.owner.job
     return {job, make_cluster_job(job, member.cluster)} if member.cluster else {job}
 
 
 def _read(path: Path) -> list[str]:
-    """Return the first word of each line; empty for a file that was deleted meanwhile."""
+    """Return the first word of each line; empty for a deleted file."""
     try:
         with path.open("rb") as file:
             text = file.read(_MOST_BYTES).decode(errors="replace")

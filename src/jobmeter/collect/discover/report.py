@@ -3,7 +3,7 @@
 import os
 import platform
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,8 @@ from jobmeter.model.job import JobState
 from jobmeter.model.record import JobRecord, NodeRecord, Records, ReplicaRecord
 
 _GRACE_MS = 60_000
-"""A replica without a process for this long has ended: between two steps of a job there may be none."""
+"""Time in milliseconds without a process after which a replica has ended: between two steps of a job there may be none.
+"""
 _AGAIN_MS = 3_600_000
 """Interval in milliseconds at which a node describes itself again."""
 
@@ -34,16 +35,16 @@ class _Sighting:
 
 
 class JobReporter:
-    """Record source: reports the start and the end of each replica on this node, once.
+    """Record source: the start and the end of each replica on this node, once.
 
-    The state of the job is not reported, because it may run elsewhere. The exit status of a replica is Unknown, because
-    the agent is not its parent.
+    The state of the job is unknown, because it may run elsewhere. So is the exit status of a replica, because the agent
+    is not its parent.
     """
 
     def __init__(
         self, place: NodeIdentity, processes: Callable[[], Iterable[Process]], epoch_ms: Callable[[int], int]
     ) -> None:
-        """``epoch_ms`` converts milliseconds since the start of the machine to epoch milliseconds."""
+        """``epoch_ms`` converts milliseconds since the boot to epoch milliseconds."""
         self._place = place
         self._processes = processes
         self._epoch_ms = epoch_ms
@@ -97,31 +98,27 @@ class JobReporter:
         )
 
 
+@dataclass(slots=True, eq=False)
 class NodeReporter:
-    """Record source: describes the node at the start, every hour, and when its devices change."""
+    """Record source: the description of the node, at the start, every hour, and when its devices change."""
 
-    def __init__(
-        self,
-        place: NodeIdentity,
-        devices: Callable[[], Mapping[str, Accelerator]],
-        proc_root: str = "/proc",
-        interval_ms: int | None = None,
-        state: Path | None = None,
-    ) -> None:
-        """``devices`` returns the devices by name.
+    place: NodeIdentity
+    devices: Callable[[], Mapping[str, Accelerator]]
+    """Function that returns the devices by name."""
+    proc_root: str = "/proc"
+    interval_ms: int | None = None
+    """Interval of the agent, by which the server detects a silent agent."""
+    state: Path | None = None
+    """Folder that stores the history of devices."""
+    _history: DeviceHistory = field(init=False)
+    _sent: dict[str, Any] = field(default_factory=dict)
+    _sent_ms: int = 0
+    _machine: dict[str, Any] = field(default_factory=dict)
+    _read_ms: int = -_MACHINE_MS
 
-        ``interval_ms`` is the agent's interval, by which the server detects a silent agent. ``state`` is the folder in
-        which the history of devices outlives the agent.
-        """
-        self._place = place
-        self._devices = devices
-        self._proc = proc_root
-        self._interval_ms = interval_ms
-        self._history = DeviceHistory(state)
-        self._sent: dict[str, Any] = {}
-        self._sent_ms = 0
-        self._machine: dict[str, Any] = {}
-        self._read_ms = -_MACHINE_MS
+    def __post_init__(self) -> None:
+        """Load the history."""
+        self._history = DeviceHistory(self.state)
 
     def take_records(self, now_ms: int) -> Records:
         """Return the node's record if it is due."""
@@ -130,19 +127,19 @@ class NodeReporter:
             return Records()
         self._history.save()
         self._sent, self._sent_ms = info, now_ms
-        place = self._place
+        place = self.place
         node = NodeRecord(name=place.node, cluster=place.cluster, resource_group=place.resource_group, info=info)
         return Records(nodes=[node])
 
     def _describe(self, now_ms: int) -> dict[str, Any]:
-        devices = [_describe_device(name, device) for name, device in self._devices().items()]
+        devices = [_describe_device(name, device) for name, device in self.devices().items()]
         since, former = self._history.update(now_ms, devices)
         if not 0 <= now_ms - self._read_ms < _MACHINE_MS:
-            self._machine, self._read_ms = _describe_machine(self._proc), now_ms
+            self._machine, self._read_ms = _describe_machine(self.proc_root), now_ms
         info: dict[str, Any] = {
             **self._machine,
             "agent": __version__,
-            "interval_ms": self._interval_ms,
+            "interval_ms": self.interval_ms,
             "devices": [
                 {**one, **({"since": since[one["device"]]} if one["device"] in since else {})} for one in devices
             ],
@@ -166,7 +163,7 @@ def _describe_machine(proc_root: str) -> dict[str, Any]:
 
 
 def _describe_device(device_name: str, device: Accelerator) -> dict[str, Any]:
-    """Describe a device for the node's record; with its state if it is not measured."""
+    """Describe a device for the node's record, with its state if it is not measured."""
     state = "" if device.state is DeviceState.MEASURED else str(device.state)
     known = {"pci": device.pci, "state": state, **device.details}
     named = {"device": device_name, "name": device.name, "uuid": device.uuid}

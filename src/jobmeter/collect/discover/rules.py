@@ -1,10 +1,10 @@
 """Operator's rules that define jobs without a scheduler: by units, containers, control groups, commands.
 
-A TOML file with one table ``[[job]]`` per rule; the first match decides. Patterns are shell patterns; each ``*`` and
-``?`` can be used in a template as ``{1}``, ``{2}``, ... .
+A TOML file has one table ``[[job]]`` per rule; the first match decides. Patterns are shell patterns. A template uses
+the matches of their ``*`` and ``?`` as ``{1}``, ``{2}`` and so on.
 
-Users choose the command lines and, with a delegated group, the paths to be matched. The lengths of both and the number
-and length of the patterns are bounded, and so is the time of a match: see ``Glob``.
+Users choose the command lines and, with a delegated group, the paths that are matched. So the lengths of both, the
+number and length of the patterns, and the time of a match (see ``Glob``) are limited.
 """
 
 import os
@@ -37,7 +37,7 @@ _RUNTIMES = {"docker": "docker", "libpod": "podman"}
 class _Kind(NamedTuple):
     """Kind of rule: the default template of a job's id, the type of its jobs, and the fields of its templates.
 
-    The matches of a pattern's wildcards are additional fields.
+    The matches of a pattern's wildcards are further fields.
     """
 
     job: str
@@ -90,7 +90,7 @@ class _Place(NamedTuple):
 
 
 class RuleSubject:
-    """Process as seen by rules. Each part is read once, when the first rule needs it."""
+    """Process that rules are matched with. Each part is read once, when the first rule needs it."""
 
     def __init__(self, proc_root: str, pid: int, groups: Groups, invocations: str = _INVOCATIONS) -> None:
         self._proc = proc_root
@@ -100,18 +100,18 @@ class RuleSubject:
 
     @cached_property
     def command(self) -> str:
-        """Command line, words separated by one space; empty if it is not readable."""
+        """Command line, its words separated by spaces; empty if it is not readable."""
         line = files.read(f"{self._proc}/{self.pid}/cmdline", LONGEST_COMMAND) or b""
         return line.rstrip(b"\0").replace(b"\0", b" ").decode(errors="replace")
 
     @cached_property
     def units(self) -> dict[str, list[_Place]]:
-        """The units of systemd in each path."""
+        """Units of systemd in each path."""
         return {controller: self._list_units(path) for controller, path in self.groups.items()}
 
     @cached_property
     def containers(self) -> dict[str, list[_Place]]:
-        """The containers in each path."""
+        """Containers in each path."""
         return {controller: _containers(path) for controller, path in self.groups.items()}
 
     def _list_units(self, path: str) -> list[_Place]:
@@ -125,7 +125,7 @@ class RuleSubject:
 
 @dataclass(frozen=True, slots=True)
 class JobRule:
-    """Rule: ``by`` is unit, container, cgroup or command; a ``cgroup`` has a pattern for each part of its path."""
+    """Rule: ``by`` is unit, container, cgroup or command. A ``cgroup`` has a pattern for each part of its path."""
 
     by: str
     patterns: tuple[Glob, ...]
@@ -175,7 +175,7 @@ class JobRule:
 
 
 def read_rules(path: Path) -> tuple[JobRule, ...]:
-    """Read the rules of a file. Raises ConfigurationError that names the rule and the field that is wrong."""
+    """Read the rules of a file. Raises ConfigurationError that names the rule and the wrong field."""
     try:
         data = path.read_bytes()
         if len(data) > MOST_BYTES:
@@ -220,7 +220,7 @@ def _rule(entry: _Entry, where: str) -> JobRule:
 
 
 def _parts(path: str) -> list[str]:
-    """Split the pattern of a path; a slash in brackets does not split. The first part is empty, before the slash."""
+    """Split the pattern of a path at slashes outside of brackets. The first part is empty, before the slash."""
     return ["", *re.findall(r"/((?:\[[^\]]+\]|[^/])*)", path.rstrip("/") or path)]
 
 
@@ -238,7 +238,7 @@ def _number_groups(values: Sequence[str]) -> dict[str, str]:
 
 
 def _describe_unit(unit: str, invocations: str) -> dict[str, str]:
-    """Return the unit without its suffix, and its run: the manager has a link for each running unit."""
+    """Return the unit without its suffix, and its run, for which the manager has a link."""
     try:
         run = os.readlink(f"{invocations}/invocation:{unit}")[:8]  # noqa: PTH115 - the target is no path
     except OSError:

@@ -1,4 +1,4 @@
-"""The table of processes of jobs, updated by each scan."""
+"""Table of the processes of jobs, updated by each scan."""
 
 import os
 from dataclasses import dataclass
@@ -12,16 +12,16 @@ from jobmeter.collect.process_events.taskstats import TaskExit
 from jobmeter.collect.process_events.watch import Gone, ProcessWatch
 
 _SCANS = 2
-"""Classifications of a process: at first it is a copy of its parent, with its parent's environment."""
+"""Scans that classify a process. At first it is a copy of its parent, with its parent's environment."""
 _FORGET_AFTER = 32
-"""Scans after which processes without a job are classified again (they may have been moved into a group)."""
+"""Scans after which processes without a job are classified again, because they may have entered a group."""
 
 
 @dataclass(frozen=True, slots=True)
 class Left:
     """Process of a job that has ended since the previous scan. ``final`` are its last figures, if known.
 
-    ``waited_seconds`` is the CPU time of its children that are not counted individually.
+    ``waited_seconds`` is the CPU time of children that are not counted individually.
     """
 
     process: Process
@@ -30,18 +30,17 @@ class Left:
 
 
 class ProcessTable:
-    """Finds the processes of jobs. ``refresh`` belongs to one thread; ``find_member`` and ``look`` are thread-safe.
+    """Finds the processes of jobs. ``refresh`` is for one thread; ``find_member`` and ``look`` are for any.
 
-    A process without a job is not read again while it runs the same program, so the cost of a scan depends on the
-    processes of jobs, not on all processes of the machine. With a ``watch``, processes that begin and end between two
-    scans are found too.
+    A process without a job is not read again while it runs the same program, so that the cost of a scan depends on the
+    processes of jobs alone. With a ``watch``, processes that begin and end between two scans are found too.
     """
 
     def __init__(self, classifier: Classifier, proc_root: str = "/proc", watch: ProcessWatch | None = None) -> None:
         self.left: list[Left] = []
         """Processes of jobs that ended between the last two ``refresh`` calls."""
         self.missed = 0
-        """Processes that began and ended between two scans without being read: their jobs are unknown."""
+        """Processes that began and ended between two scans without being read, so that their jobs are unknown."""
         self._classifier = classifier
         self._proc = proc_root
         self._stats = OpenFiles(proc_root, "stat", parse_stat)
@@ -58,7 +57,7 @@ class ProcessTable:
         self._lock = Lock()
 
     def refresh(self) -> list[Process]:
-        """Scan for the current processes of jobs, parents before their children."""
+        """Scan for the current processes of jobs. Parents come before their children."""
         self._forks.begin_scan()
         self._watch.begin_scan()
         pids = list_pids(self._proc)
@@ -105,7 +104,7 @@ class ProcessTable:
         Raises ProcessLookupError or FileNotFoundError if it has ended meanwhile.
         """
         with self._lock:
-            # Nothing else is read while a process belongs to no job, as most do.
+            # Most processes belong to no job, and nothing else is read of them.
             member = self._classifier.find_member(ProcessStat(Key(pid, 0), 0, "R", 0, 0, 0), parent)
         if member is None:
             os.stat(f"{self._proc}/{pid}")  # noqa: PTH116 - what is gone has no group and no environment

@@ -1,1 +1,1 @@
-"""Checks of what can be measured on a machine: one for each source, with advice."""
+"""Checks of the sources of measurements on a machine, with advice."""

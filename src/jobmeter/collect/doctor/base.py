@@ -10,8 +10,8 @@ from jobmeter.collect.checks.runner import CheckRunner
 class SourceStatus(StrEnum):
     """Status of a source of measurements.
 
-    ``OK``: read. ``LIMITED``: partially read. ``ABSENT``: not read, because this machine has none, or this version has
-    no collector for it. ``PROBLEM``: broken.
+    ``OK``: read. ``LIMITED``: read in part. ``ABSENT``: not read, because the machine has none or this version has no
+    collector for it. ``PROBLEM``: broken.
     """
 
     OK = "ok"
@@ -22,7 +22,7 @@ class SourceStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Result of a check: ``area`` is its group, ``text`` the status and its reason, ``advice`` the remedy, if any."""
+    """Result of a check: ``area`` is its group, ``text`` the finding, ``advice`` the remedy, if any."""
 
     area: str
     name: str

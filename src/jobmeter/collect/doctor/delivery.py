@@ -18,7 +18,7 @@ from jobmeter.model.time import Clock, format_iso
 _AREA = "delivery"
 _WRITERS = frozenset({"admin", "writer"})
 _SKEW_MS, _REFUSED_MS = 5_000, 300_000
-"""Clock difference that is tolerated, and the lead from which a server refuses samples."""
+"""Difference of clocks that is tolerated, and the lead from which a server refuses samples."""
 _ROOM = 256 * 2**20
 """Largest size of a spool in bytes."""
 _OLD_MS = 600_000
@@ -91,7 +91,7 @@ def _check_clock(answer: Response, begin: int, end: int) -> Check:
 
 
 def check_spool(machine: Machine, directory: Path, clock: Clock) -> Iterator[Check]:
-    """Check the spool without changing it: waiting and rejected frames, the process that uses it, free disk space."""
+    """Check the spool without changing it: waiting and refused frames, the process that uses it, free disk space."""
     yield _check_waiting(machine, directory, clock)
     place = next((one for one in (directory, *directory.parents) if one.is_dir()), Path("/"))
     if not os.access(place, os.W_OK | os.X_OK):
@@ -138,7 +138,7 @@ def _check_waiting(machine: Machine, directory: Path, clock: Clock) -> Check:
 
 
 def lock_holder(machine: Machine, lock: os.stat_result) -> int:
-    """Return the process that has a file locked, by the kernel's own list; 0 for none."""
+    """Return the process that has locked a file, by the kernel's list; 0 without one."""
     place = f"{os.major(lock.st_dev):02x}:{os.minor(lock.st_dev):02x}:{lock.st_ino}"
     for line in files.read_text(f"{machine.proc}/locks").splitlines():
         words = line.split()

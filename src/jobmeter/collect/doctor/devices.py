@@ -15,7 +15,10 @@ from jobmeter.model.time import SystemClock
 
 _AREA = "devices"
 _PATIENCE = 8.0
-"""Time limit in seconds for a driver and its devices. Without persistence mode NVIDIA's starts each GPU first."""
+"""Time limit in seconds for a driver and its devices.
+
+Without persistence mode NVIDIA's driver starts each GPU first.
+"""
 _MOST = 4
 """Most devices that are named with their states."""
 

@@ -1,4 +1,4 @@
-"""All checks in order, and the checks of devices and of process events."""
+"""All checks of the doctor, in order."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -17,12 +17,12 @@ from jobmeter.model.time import Clock
 from jobmeter.plugins import PluginKind, load_plugins
 
 PATIENCE = 60.0
-"""Seconds that one check may take: the longest waits are for drivers that start their devices first."""
+"""Time limit in seconds of one check. Drivers that start their devices first take longest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Questions:
-    """Arguments of the doctor besides the machine; ``transport`` is absent if no server is given."""
+    """Arguments of the doctor besides the machine. ``transport`` is absent without a server."""
 
     environment: Mapping[str, str]
     transport: Transport | None
@@ -49,7 +49,7 @@ def examine(machine: Machine, questions: Questions, clock: Clock, patience: floa
 
 
 def _check_plugins() -> Iterator[Check]:
-    """Load the plug-ins of every kind; a broken one is a problem."""
+    """Load the plug-ins of every kind. A broken one is a problem."""
     plugins = [plugin for kind in PluginKind for plugin in load_plugins(kind)]
     for one in plugins:
         text = one.problem if one.error else f"{one.name} of {one.package}"

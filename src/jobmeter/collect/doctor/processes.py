@@ -18,7 +18,7 @@ def check_events(
     begins: Callable[[], EventSocket] = lambda: Connector(ends=True),
     ends: Callable[[], EventSocket] = TaskStats,
 ) -> Iterator[Check]:
-    """Check the kernel's events of processes; reports what an agent on this spool has missed."""
+    """Check the kernel's events of processes. Add the processes that an agent with this spool has missed."""
     no_begins, no_ends = _problem(begins), _problem(ends)
     if no_begins:
         status, advice = SourceStatus.LIMITED, _ADVICE

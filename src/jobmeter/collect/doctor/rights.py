@@ -1,7 +1,4 @@
-"""Checks of access to other users' processes, by this process's user and capabilities.
-
-https://man7.org/linux/man-pages/man7/capabilities.7.html.
-"""
+"""Checks of access to other users' processes, by the user and the capabilities of this process (capabilities(7))."""
 
 import os
 from collections.abc import Iterator
@@ -17,10 +14,9 @@ CAPABILITIES = {
     23: ("CAP_SYS_NICE", "the last use of a task that ends on a busy machine, before its control group is removed"),
     34: ("CAP_SYSLOG", "the kernel's log"),
 }
-"""Capabilities that the agent uses by number, and the data that each gives access to.
+"""Capabilities that the agent uses, by number, and the data that each gives access to.
 
-The files of a process in /proc about its environment and its storage traffic belong to its user, who alone may open
-them. The kernel also requires the right to trace it.
+The environment and the storage traffic of a process are readable for its user, and with the right to trace it.
 """
 _AREA = "rights"
 _MOST = 4_096
@@ -28,7 +24,7 @@ _MOST = 4_096
 
 
 def check_rights(machine: Machine, uid: int | None = None) -> Iterator[Check]:
-    """Check the user, the capabilities, and how many processes' environments can be read."""
+    """Check the user, the capabilities, and the number of processes whose environment can be read."""
     uid = os.geteuid() if uid is None else uid
     effective = read_capabilities(machine)
     missing = [name for number, (name, _) in CAPABILITIES.items() if not effective >> number & 1]
@@ -52,7 +48,7 @@ def read_capabilities(machine: Machine) -> int:
 
 
 def _check_environments(machine: Machine) -> Check:
-    pids = [name for name in os.listdir(machine.proc) if name.isdigit()][:_MOST]  # noqa: PTH208 - a look is one call
+    pids = [name for name in os.listdir(machine.proc) if name.isdigit()][:_MOST]  # noqa: PTH208 - one call
     # Kernel threads have neither a command line nor an environment.
     users = [pid for pid in pids if files.read(f"{machine.proc}/{pid}/cmdline")]
     read = sum(files.read(f"{machine.proc}/{pid}/environ") is not None for pid in users)

@@ -1,4 +1,4 @@
-"""Checks that this node belongs to a scheduler's cluster, and that the scheduler can be reached."""
+"""Checks of the scheduler of this node: whether it runs here, and whether it answers."""
 
 import os
 import shutil
@@ -33,7 +33,7 @@ class _Overview(msgspec.Struct, rename="kebab"):
 def check_schedulers(
     machine: Machine, environment: Mapping[str, str], kubeconfig: str | None = None, flink: str | None = None
 ) -> Iterator[Check]:
-    """Check Slurm, Kubernetes and Flink. A configured scheduler must answer."""
+    """Check Slurm, Kubernetes and Flink. It is a problem if a configured scheduler does not answer."""
     yield _check_slurm(machine, environment)
     yield _check_kubernetes(machine, environment, kubeconfig)
     yield _check_flink(flink or environment.get("FLINK_REST"))
@@ -60,7 +60,7 @@ def _check_slurm(machine: Machine, environment: Mapping[str, str]) -> Check:
 
 
 def _ping(scontrol: str, environment: Mapping[str, str]) -> tuple[str, bool]:
-    """Return the controller's answer in one line, and True if it does not answer."""
+    """Return the controller's answer in one line, and True if the controller does not answer."""
     try:
         done = subprocess.run(
             [scontrol, "ping"],
@@ -76,7 +76,7 @@ def _ping(scontrol: str, environment: Mapping[str, str]) -> tuple[str, bool]:
         return str(error), True
     lines = (done.stdout + done.stderr).strip().splitlines()
     up = [line for line in lines if line.endswith("is UP")]
-    return (up or lines or ["it says nothing"])[0], not up
+    return (up or lines or ["its answer is empty"])[0], not up
 
 
 def _check_kubernetes(machine: Machine, environment: Mapping[str, str], kubeconfig: str | None) -> Check:
@@ -120,7 +120,7 @@ def _check_flink(address: str | None) -> Check:
             _AREA, "flink", SourceStatus.PROBLEM, error.message, "see whether the job manager's REST port is open"
         )
     if overview is None or not overview.flink_version:
-        text = f"what answers at {rest.address} is no job manager"
+        text = f"the server at {rest.address} is no job manager"
         return Check(_AREA, "flink", SourceStatus.PROBLEM if named else SourceStatus.ABSENT, text)
     text = f"Flink {overview.flink_version} at {rest.address}, {overview.taskmanagers} task managers"
     return Check(
@@ -129,6 +129,6 @@ def _check_flink(address: str | None) -> Check:
 
 
 def runs(machine: Machine, program: bytes) -> bool:
-    """True if a process of that name runs."""
+    """Return True if a process of that name runs."""
     folders = (path for path in Path(machine.proc).iterdir() if path.name.isdigit())
     return any((files.read(str(path / "comm")) or b"").strip() == program for path in folders)

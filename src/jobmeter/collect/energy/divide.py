@@ -1,4 +1,4 @@
-"""Divide the energy of a node among its jobs: power at rest by allocation, the rest by use."""
+"""Divide the energy of a node among its jobs: the power at rest by allocation, the rest by use."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,20 +19,23 @@ KINDS = (GPU, CPU, MEMORY, REST)
 METRICS = (*(f"energy.{kind}" for kind in KINDS), "energy.total", "node.energy.unattributed", "node.power.idle")
 _FAMILIES = ("cray", "rapl", "hwmon")
 _WHOLE = ("cray", "redfish", "ipmi", "hwmon", "rapl")
-"""Sources of the energy of parts and of the whole node, best first. Only the best counts: two count energy twice."""
+"""Sources of the energy of parts and of the whole node, best first.
+
+Only the best counts, so that no energy counts twice.
+"""
 _AT_REST = frozenset({"idle", "iowait"})
 _NOBODY = Owner("", "")
 _FORGET_AFTER_MS = 600_000
 
 Shares = Mapping[Owner, float]
 Claims = Mapping[str, Sequence[tuple[Owner, float]]]
-"""Replicas that have each device, with their parts of the device."""
+"""Replicas that have each device, with their shares of the device."""
 
 
 def divide_energy(joules: float, at_rest: float, allocated: Shares, used: Shares) -> dict[Owner, float]:
-    """Divide an amount of joules: ``at_rest`` by allocation, the rest by use. The sum never exceeds the amount.
+    """Divide joules: ``at_rest`` by allocation, the rest by use. The sum never exceeds the joules.
 
-    Shares are parts of 1; if they exceed 1 together, they are reduced in proportion.
+    Shares are parts of 1. If their sum is larger, they are reduced in proportion.
     """
     found: defaultdict[Owner, float] = defaultdict(float)
     rest = min(max(at_rest, 0.0), joules)
@@ -45,7 +48,7 @@ def divide_energy(joules: float, at_rest: float, allocated: Shares, used: Shares
 
 @dataclass(slots=True)
 class NodeUse:
-    """State of the node at one tick: cumulative use and current shares of its jobs."""
+    """State of the node at one tick: cumulative use, and current shares of its jobs."""
 
     busy: float | None = None
     cores: float = 0.0
@@ -125,7 +128,7 @@ class _Delta(NamedTuple):
 
 
 class _Meter:
-    """Counters of one part of the node, by source, and the shares of the replicas since their last reading."""
+    """Counters of one part of the node by source, and the shares of the replicas since their last reading."""
 
     def __init__(self) -> None:
         self._read_ms: int | None = None
@@ -163,7 +166,7 @@ class _Meter:
 
 
 class EnergyDivision:
-    """Divides the energy that samples of a tick contain, and returns counters of replicas.
+    """Divides the energy in the samples of a tick, and returns counters of replicas.
 
     ``claims`` returns the replicas that have each device. ``state`` is a folder that stores the counters. The counters
     of all replicas and ``node.energy.unattributed`` add up to the measured energy.
@@ -222,9 +225,9 @@ class EnergyDivision:
         return self._make_samples(use, claims, now_ms)
 
     def _readings(self, kind: str, use: NodeUse) -> dict[str, float]:
-        """Return the counters of a kind by the best family of sources that has been found so far.
+        """Return the counters of a kind by the best family of sources found so far.
 
-        Empty while this family is absent: the counters of another family began at another time.
+        Empty while this family is absent, because counters of another family began at another time.
         """
         for family in _WHOLE if kind == NODE else _FAMILIES:
             found = _select_family(use, kind, family)
@@ -242,7 +245,7 @@ class EnergyDivision:
         return self._meters.setdefault(name, _Meter()).read(readings, now_ms) if readings else None
 
     def _read(self, kind: str, name: str, readings: Mapping[str, float], now_ms: int, less: float = 0.0) -> float:
-        """Divide the energy of a meter since its last reading, without ``less`` joules, and return this energy."""
+        """Divide and return the energy of a meter since its last reading, without ``less`` joules."""
         delta = self._measure_delta(name, readings, now_ms)
         if delta is None:
             return 0.0
@@ -292,7 +295,7 @@ class EnergyDivision:
         return samples
 
     def _forget(self, now_ms: int) -> None:
-        """Drop the replicas that have been gone for a while."""
+        """Drop the replicas that have been gone for ten minutes."""
         for owner in [one for one, at in self._seen_ms.items() if not 0 <= now_ms - at <= _FORGET_AFTER_MS]:
             del self._seen_ms[owner]
             self.totals.pop(owner, None)
@@ -301,13 +304,13 @@ class EnergyDivision:
 
 
 def _select_family(use: NodeUse, kind: str, family: str) -> dict[str, float]:
-    """Return the counters of a kind by one family of sources. For the whole node only the first counter."""
+    """Return the counters of a kind by one family of sources; for the whole node only the first one."""
     names = [name for one, name in use.sources if one == kind and name.partition("/")[0] == family]
     return {name: use.sources[kind, name] for name in (names[:1] if kind == NODE else names)}
 
 
 def _share_device(device: str, claims: Claims, use: NodeUse) -> tuple[Shares, Shares]:
-    """Return the shares of a device: by claims, and by use. Its partitions count with their slices."""
+    """Return the shares of a device by claims and by use. Its partitions count with their slices."""
     allocated = _add_shares(
         (owner, share / len(some))
         for name, some in claims.items()

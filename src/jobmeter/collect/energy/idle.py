@@ -1,4 +1,4 @@
-"""Power at rest: the power of a part of the node while no job has the part."""
+"""Power at rest of a part of the node, while no job has the part."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ _DAYS = 7
 _QUANTILE = 0.05
 _DAY_MS = 86_400_000
 _LEAST = 30
-"""Least number of readings from which a quantile is computed."""
+"""Least number of readings for a quantile."""
 _MOST_WATTS = 100_000
 _SAVE_MS = 600_000
 
@@ -19,7 +19,7 @@ Histograms = dict[str, dict[int, dict[int, int]]]
 
 
 class IdlePower:
-    """Fifth percentile of the power of each meter while no job had its part, over 7 days; stored in a state file."""
+    """Fifth percentile of the power of each meter while no job had its part, over 7 days. Stored in a file."""
 
     def __init__(self, path: Path | None) -> None:
         self._file = StateFile(path, msgspec.json.Decoder(Histograms))

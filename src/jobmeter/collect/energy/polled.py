@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import unquote
@@ -20,12 +21,12 @@ from jobmeter.collect.call_thread import CallThread
 from jobmeter.collect.clock import read_elapsed_ns
 from jobmeter.collect.energy.sources import CPU, NODE
 from jobmeter.collect.host.base import NodeCollector, NodeReading
-from jobmeter.collect.scheduler.http import get
+from jobmeter.collect.http_get import get
 from jobmeter.errors import InvalidRequestError, UnavailableError
 
 _EVERY_SECONDS = 60.0
 _LONGEST_GAP = 300.0
-"""Longest time in seconds between two readings over which the power counts as their mean."""
+"""Longest time in seconds between two readings over which their mean counts."""
 _COMMANDS = (("ipmitool", "dcmi", "power", "reading"), ("ipmi-dcmi", "--get-system-power-statistics"))
 _WATTS = re.compile(r"^\s*(?:Instantaneous power reading|Current Power)\s*:\s*(\d+(?:\.\d+)?) Watts", re.MULTILINE)
 _INVALID = (
@@ -39,10 +40,10 @@ _FAILURES = (
     *(ValueError, TypeError, LookupError, OverflowError),  # an answer of another form
 )
 _METERS = frozenset({"power_meter", "acpi_power_meter"})
-"""Names of hwmon chips that measure the whole machine, or a part of it that their text names."""
+"""Names of hwmon chips that measure the whole machine, or the part that their text names."""
 _SOCKET = re.compile(r"(\w+) Power Socket \d+")
 _SOCKETS = {NODE: "Module", CPU: "Grace"}
-"""Name of the part whose sockets are added up. A module of NVIDIA's Grace Hopper has all of its parts."""
+"""Name of the part whose sockets are added up. A module of NVIDIA's Grace Hopper contains all of its parts."""
 
 _log = logging.getLogger(__name__)
 
@@ -64,9 +65,7 @@ def parse_power(text: str) -> float | None:
 
 
 class IpmiPower:
-    """Asks the local management controller. None if there is no device or no program for it."""
-
-    source = "ipmi"
+    """Asks the local management controller. The power is None without a device or a program for it."""
 
     def __init__(self, dev_root: str = "/dev", which: Callable[[str], str | None] = shutil.which) -> None:
         self._devices = [Path(dev_root, name) for name in ("ipmi0", "ipmi/0", "ipmidev/0")]
@@ -92,32 +91,23 @@ class IpmiPower:
         return parse_power(done.stdout)
 
 
-class SensorPower:
-    """Reads the power meters that the kernel drives: of the whole machine, or of its processors.
+def read_sensor_power(kind: str = NODE, sys_root: str = "/sys") -> float | None:
+    """Return the watts by the power meters that the kernel drives: of the whole machine, or of its processors.
 
     https://docs.kernel.org/hwmon/acpi_power_meter.html and the "Grace Performance Tuning Guide" (power telemetry).
     """
-
-    source = "hwmon"
-
-    def __init__(self, sys_root: str = "/sys", kind: str = NODE) -> None:
-        self._folder = f"{sys_root}/class/hwmon"
-        self._kind = kind
-
-    def read(self) -> float | None:
-        """Return the power in watts."""
-        found: dict[str, list[float]] = {}
-        for name in files.list_names(self._folder):
-            root = f"{self._folder}/{name}"
-            # Older kernels have these files in the folder of the chip's device, newer ones in the folder of the chip.
-            if not _METERS.isdisjoint(files.read_text(f"{one}/name") for one in (root, f"{root}/device")):
-                part = _SOCKET.match(_first(files.read_text, root, "power1_oem_info") or "")
-                watts = _first(files.read_number, root, "power1_average", "power1_input")
-                if watts is not None:
-                    found.setdefault(part[1] if part else "", []).append(watts * 1e-6)
-        if self._kind == NODE and "" in found:
-            return found[""][0]
-        return sum(found.get(_SOCKETS[self._kind], ())) or None
+    found: dict[str, list[float]] = {}
+    for name in files.list_names(f"{sys_root}/class/hwmon"):
+        root = f"{sys_root}/class/hwmon/{name}"
+        # Older kernels have these files in the folder of the chip's device, newer ones in the folder of the chip.
+        if not _METERS.isdisjoint(files.read_text(f"{one}/name") for one in (root, f"{root}/device")):
+            part = _SOCKET.match(_first(files.read_text, root, "power1_oem_info") or "")
+            watts = _first(files.read_number, root, "power1_average", "power1_input")
+            if watts is not None:
+                found.setdefault(part[1] if part else "", []).append(watts * 1e-6)
+    if kind == NODE and "" in found:
+        return found[""][0]
+    return sum(found.get(_SOCKETS[kind], ())) or None
 
 
 def _first(read: Callable[[str], T | None], root: str, *names: str) -> T | None:
@@ -128,8 +118,6 @@ def _first(read: Callable[[str], T | None], root: str, *names: str) -> T | None:
 
 class RedfishPower:
     """Asks a management controller over HTTPS."""
-
-    source = "redfish"
 
     def __init__(self, settings: RedfishSettings) -> None:
         """Raise InvalidRequestError for an address that is not HTTPS."""
@@ -148,8 +136,8 @@ class RedfishPower:
     def read(self) -> float | None:
         """Return the power of the chassis in watts; of all chassis if the address names none. Raises UnavailableError.
 
-        A chassis without a power control is left out, unless the address names the chassis: then its environment
-        metrics count. Without a name they could count the power of one device in several chassis.
+        A chassis without a power control is left out, unless the address names it: then its environment metrics count.
+        Of all chassis these could count the power of one device several times.
         """
         if "/Chassis/" in self._path:
             watts = self._read_chassis(self._path)
@@ -185,7 +173,7 @@ class RedfishPower:
 
 
 class PowerPoller:
-    """Poller that asks one source once a minute in a thread, and adds the power up to energy by trapezoids."""
+    """Reads one source once a minute in a thread, and adds the power up to energy by trapezoids."""
 
     def __init__(
         self,
@@ -206,7 +194,7 @@ class PowerPoller:
         self._joules = 0.0
 
     def poll(self) -> tuple[float, float] | None:
-        """Return the readings of power in watts and energy in joules if a new reading has arrived. Never waits."""
+        """Return the power in watts and the energy in joules if a new reading has arrived. Never waits."""
         if self._calls.busy:
             return None
         waits, self._waits = self._waits, False
@@ -218,7 +206,7 @@ class PowerPoller:
         return found
 
     def wait(self, seconds: float) -> bool:
-        """Wait until no reading is under way, at most ``seconds``. Return True if no reading is under way."""
+        """Wait at most ``seconds`` for the reading in progress. False if it has not ended."""
         return self._calls.wait(seconds)
 
     def _take_result(self) -> tuple[float, float] | None:
@@ -269,10 +257,9 @@ class PowerCollector(NodeCollector):
 def iterate_power_pollers(redfish: RedfishSettings | None) -> Iterator[PowerPoller]:
     """Yield a poller for each source of the power of this node. Raises InvalidRequestError for an invalid address."""
     for kind in _SOCKETS:
-        sensor = SensorPower(kind=kind)
-        if sensor.read() is not None:
-            yield PowerPoller(sensor.source, sensor.read, kind=kind)
+        if read_sensor_power(kind) is not None:
+            yield PowerPoller("hwmon", partial(read_sensor_power, kind), kind=kind)
     if IpmiPower().find_command():
-        yield PowerPoller(IpmiPower.source, IpmiPower().read)
+        yield PowerPoller("ipmi", IpmiPower().read)
     if redfish:
-        yield PowerPoller(RedfishPower.source, RedfishPower(redfish).read)
+        yield PowerPoller("redfish", RedfishPower(redfish).read)

@@ -14,12 +14,12 @@ from jobmeter.collect.host.base import NodeCollector, NodeReading
 
 CPU, MEMORY, ACCELERATOR, NODE = "cpu", "memory", "accelerator", "node"
 MODULE = "module"
-"""Processors or memory in one module with accelerators, whose counters include this energy."""
+"""Kind of processors or memory in one module with accelerators, whose counters include their energy."""
 _JOINED = frozenset({("0x1002", "0x74a0")})
-"""PCI vendor and device of accelerators whose energy is that of the whole module: MI300A."""
+"""PCI vendor and device of accelerators whose counters have the energy of the whole module: MI300A."""
 _ZONE = re.compile(r"intel-rapl:[0-9a-f]+(?::[0-9a-f]+)?")
 _RAPL_KINDS = {"package": CPU, "dram": MEMORY, "psys": NODE}
-"""Kind by the beginning of a zone's name; the other zones (``core``, ``uncore``) are parts of a package."""
+"""Kind by the beginning of a zone's name. The other zones (``core``, ``uncore``) are parts of a package."""
 _CRAY_KINDS = {"energy": NODE, "cpu_energy": CPU, "memory_energy": MEMORY}
 _PARTS = frozenset({CPU, MEMORY})
 _ACCELERATOR = re.compile(r"accel(\d+)_energy")
@@ -40,7 +40,7 @@ class EnergyReading(NamedTuple):
 
 
 def iterate_rapl_zones(sys_root: str) -> Iterator[tuple[str, str, str]]:
-    """Yield the kind, the name and the folder of each zone that is read, readable or not."""
+    """Yield the kind, the name and the folder of each known zone, readable or not."""
     folder = f"{sys_root}/class/powercap"
     for zone in files.list_names(folder):
         name = files.read_text(f"{folder}/{zone}/name") if _ZONE.fullmatch(zone) else ""
@@ -89,8 +89,7 @@ class EnergyTotal:
         """Add the energy since the last reading, and return the total.
 
         A counter that fell has wrapped, or has begun again at 0. Return None after a pause in which the counter may
-        have wrapped more than once. The energy of this pause is unknown and left out. At a long interval
-        every reading follows such a pause.
+        have wrapped more than once: the energy of this pause is unknown and left out.
         """
         is_known = True
         if self._last is not None:
@@ -108,7 +107,7 @@ class EnergyTotal:
 
 
 class EnergyCollector(NodeCollector):
-    """Collector of the energy counters of the machine. The counters begin with 0 at its first reading."""
+    """Collector of the energy counters of the machine, which begin with 0 at its first reading."""
 
     name = "host.energy"
     metrics = ("node.energy",)

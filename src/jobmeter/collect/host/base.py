@@ -1,4 +1,4 @@
-"""Base of the collectors of the whole node: it makes samples of what they read."""
+"""Base of the collectors of the whole node."""
 
 from collections.abc import Iterable, Sequence
 

@@ -1,4 +1,4 @@
-"""CPU time by mode, CPUs online, processes that run or wait, and load: /proc/stat and /proc/loadavg."""
+"""CPU time by mode, CPUs online, and processes that run or wait: /proc/stat."""
 
 import os
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ _PROCESSES = {b"procs_running": "node.processes.running", b"procs_blocked": "nod
 class CpuCollector(NodeCollector):
     """Collector of CPU time and processes.
 
-    A mode's time never falls: the kernel's iowait and idle sometimes step back a tick.
+    The kernel's iowait and idle sometimes step back a tick; the time of a mode never falls.
     """
 
     name = "host.cpu"

@@ -1,7 +1,7 @@
 """Bytes, operations and times of whole disks: /proc/diskstats.
 
-Partitions, and devices built on others (device mapper, RAID, loop), would count their bytes twice: only disks with a
-device behind them in /sys/block are read.
+Partitions, and devices built on others (device mapper, RAID, loop), would repeat their bytes. So only disks with a
+device in /sys/block are read.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Size and files of mounted filesystems, each measured in a thread because it may hang, and /proc/diskstats."""
+"""Size and files of mounted filesystems, each measured in a thread because it may hang."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -39,7 +39,7 @@ class FilesystemCollector(NodeCollector):
         self._calls: dict[str, CallThread[os.statvfs_result]] = {}
 
     def _read(self) -> Iterator[NodeReading]:
-        """Read the filesystems. A mount that still hangs from an earlier call is not called again."""
+        """Read the filesystems. A mount that still hangs is not called again."""
         text = files.read_required(*self._paths)
         for path in parse_mount_points(text):
             if path not in self._calls:
@@ -70,7 +70,7 @@ def _list_sizes(found: os.statvfs_result) -> dict[str, int]:
 
 
 def parse_mount_points(mountinfo: bytes) -> list[str]:
-    """Return the mount points with data, each filesystem once (at its first mount)."""
+    """Return the mount points with data, each filesystem once, at its first mount."""
     return list(map_points_by_device(mountinfo).values())
 
 

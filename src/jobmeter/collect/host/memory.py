@@ -1,4 +1,4 @@
-"""Memory by kind and by NUMA node, swap, page faults and out-of-memory kills: /proc/meminfo, /proc/vmstat, /sys."""
+"""Memory by kind, swap, page faults and out-of-memory kills: /proc/meminfo and /proc/vmstat."""
 
 import os
 from collections.abc import Iterator

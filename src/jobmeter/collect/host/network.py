@@ -1,4 +1,4 @@
-"""Bytes, packets, errors and drops of network interfaces, and TCP segments: /proc/net/dev and /proc/net/snmp."""
+"""Bytes, packets, errors and drops of network interfaces, TCP segments, and RDMA ports: /proc/net and /sys/class."""
 
 import os
 import re
@@ -32,12 +32,12 @@ def parse_interfaces(text: bytes) -> Mapping[str, list[int]]:
 
 
 def select_hardware(names: Iterable[str], sys_root: str) -> list[str]:
-    """The interfaces that have hardware behind them."""
+    """Return the interfaces that have hardware."""
     return [name for name in names if os.path.exists(f"{sys_root}/class/net/{name}/device")]  # noqa: PTH110
 
 
 def parse_tcp_segments(text: bytes) -> Mapping[str, int]:
-    """The segments sent and sent again of a net/snmp file, by metric; empty if the file has none."""
+    """Return the segments sent and sent again in a net/snmp file, by metric; empty without them."""
     lines = [line.split() for line in text.splitlines() if line.startswith(b"Tcp:")]
     names, numbers = lines if len(lines) == 2 else ([], [])
     return {_TCP[name]: int(number) for name, number in zip(names, numbers, strict=False) if name in _TCP}
@@ -46,8 +46,8 @@ def parse_tcp_segments(text: bytes) -> Mapping[str, int]:
 class NetworkCollector(NodeCollector):
     """Collector of network traffic.
 
-    If some interfaces have hardware behind them, only those are read: bridges, bonds and the host ends of containers
-    repeat their bytes. Inside a container no interface has hardware, and all but the loopback are read.
+    Interfaces without hardware (bridges, bonds, the host ends of containers) repeat the bytes of those with hardware,
+    and are left out. Inside a container no interface has hardware, and all but the loopback are read.
     """
 
     name = "host.network"
@@ -84,7 +84,7 @@ _DATA = {
         "hw_counters/tx_bytes": 1,
     },
 }
-"""Counters of data, with the bytes of one unit, by metric; the first counter that a driver has counts."""
+"""Counters of data, with the bytes of one unit, by metric. The first counter that a driver has counts."""
 _RECORDED = {"port_xmit_wait": "node.rdma.wait", "link_downed": "node.rdma.link.down"}
 _KINDS = {
     "node.rdma.congestion": (
@@ -97,12 +97,12 @@ _KINDS = {
     ),
     "node.rdma.errors": ("symbol_error", "port_rcv_errors", "port_xmit_discards", "rx_roce_discards"),
 }
-"""Counters by metric; a driver has some of them, in the folder ``counters`` or ``hw_counters`` of a port."""
+"""Counters by metric. A driver has some of them, in the folder ``counters`` or ``hw_counters`` of a port."""
 _FOLDERS = ("counters", "hw_counters")
 
 
 class LinkCollector(NodeCollector):
-    """Collector of links and ports, not read at each turn: a driver may ask the card for each of these files.
+    """Collector of links and ports. A driver may ask the card for each file, so not every turn reads them.
 
     https://www.kernel.org/doc/Documentation/ABI/stable/sysfs-class-infiniband
     """

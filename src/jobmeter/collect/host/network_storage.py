@@ -22,18 +22,12 @@ _MOST_PLACES, _MOST_OPERATIONS = 64, 64
 
 
 class NetworkStorageCollector(NodeCollector):
-    """Collector of the traffic of network filesystems. No reading waits for a server."""
+    """Collector of the traffic of network filesystems. It never waits for a server."""
 
     name = "host.network.storage"
     metrics = (
-        "node.nfs.read",
-        "node.nfs.write",
-        "node.nfs.operations",
-        "node.nfs.time",
-        "node.nfs.retransmits",
-        "node.nfs.timeouts",
-        *_LUSTRE_BYTES.values(),
-        "node.lustre.operations",
+        *("node.nfs.read", "node.nfs.write", "node.nfs.operations", "node.nfs.time"),
+        *("node.nfs.retransmits", "node.nfs.timeouts", "node.lustre.operations", *_LUSTRE_BYTES.values()),
     )
 
     def __init__(self, place: NodeIdentity, proc_root: str = "/proc", sys_root: str = "/sys") -> None:
@@ -49,7 +43,7 @@ class NetworkStorageCollector(NodeCollector):
         yield from self._read_lustre()
 
     def _read_lustre(self) -> Iterator[NodeReading]:
-        """Yield the readings of each filesystem and target once; versions of Lustre differ in the folder."""
+        """Yield the readings of each filesystem and target once. Their folder depends on the version of Lustre."""
         seen: set[str] = set()
         for kind, file in _LUSTRE:
             for folder in self._lustre:

@@ -43,7 +43,7 @@ class NumaCollector(NodeCollector):
                     yield _PAGES[key], labels, count
 
     def _read_errors(self) -> Iterator[NodeReading]:
-        """Yield the counts of controllers; a machine without error-correcting memory has no controllers."""
+        """Yield the counts of controllers, which only machines with error-correcting memory have."""
         folder = f"{self._sys}/devices/system/edac/mc"
         for name in files.list_names(folder):
             for kind, total in _KINDS.items():

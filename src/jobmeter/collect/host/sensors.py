@@ -23,7 +23,7 @@ _MOST_SENSORS = 512
 
 
 class SensorCollector(NodeCollector):
-    """Collector of sensors. Some drivers ask a slow controller for each file, so not each tick reads them."""
+    """Collector of sensors. Some drivers ask a slow controller for each file, so not every turn reads them."""
 
     name = "host.sensors"
     metrics = (*(metric for _, metric, _ in _KINDS.values()), _THROTTLED)
@@ -34,9 +34,10 @@ class SensorCollector(NodeCollector):
             yield _THROTTLED, (("package", package),), count
 
     def _read_sensors(self) -> Iterator[NodeReading]:
-        """Yield the sensors without a fault that are connected. Chips of one name have their devices' names behind it.
+        """Yield the connected sensors without a fault.
 
-        Numbers of their folders do not identify chips: their order may change when the machine starts.
+        Chips of one name have the names of their devices appended: the numbers of their folders may change at each
+        boot.
         """
         folder = f"{self._sys}/class/hwmon"
         directories = sorted(files.list_names(folder), key=_number)
@@ -61,7 +62,7 @@ class SensorCollector(NodeCollector):
                 yield metric, (("chip", chip), ("sensor", make_label_value(f"{kind}{number} {label}"))), value * scale
 
     def _count_throttles(self) -> dict[str, int]:
-        """Return how often each package was slowed down because of its heat; its CPUs repeat the count."""
+        """Return the number of times that heat slowed each package down. The CPUs of a package repeat its count."""
         found: dict[str, int] = {}
         folder = f"{self._sys}/devices/system/cpu"
         for name in files.list_names(folder):
@@ -73,6 +74,6 @@ class SensorCollector(NodeCollector):
 
 
 def _number(directory: str) -> int:
-    """Return the number at the end of a directory's name, by which the kernel counts them."""
+    """Return the number at the end of a directory's name."""
     match = re.search(r"\d+$", directory)
     return int(match[0]) if match else 0

@@ -1,1 +1,1 @@
-"""Device allocations from the kubelet of this node."""
+"""Allocations of devices, and storage of pods, from the kubelet of this node."""

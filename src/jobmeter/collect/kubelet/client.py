@@ -1,13 +1,13 @@
 """Device allocations to containers, from the kubelet's socket.
 
-The messages belong to ``v1.PodResourcesLister``, of which only the used parts are described here:
+Only the used parts of the messages of ``v1.PodResourcesLister`` are decoded:
 https://github.com/kubernetes/kubelet/blob/master/pkg/apis/podresources/v1/api.proto and
 https://kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins/#monitoring-device-plugin-resources.
 """
 
-import logging
 import stat
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,16 +25,8 @@ _SECONDS = 2.0
 _MOST_BYTES = 16 * 2**20
 """Largest answer of the kubelet, by its own limit."""
 
-_log = logging.getLogger(__name__)
-
-
-_PODS = 1 << 3 | BYTES
-_POD_NAME, _POD_NAMESPACE, _POD_CONTAINERS = 1 << 3 | BYTES, 2 << 3 | BYTES, 3 << 3 | BYTES
-_CONTAINER_DEVICES, _CONTAINER_DYNAMIC = 2 << 3 | BYTES, 5 << 3 | BYTES
-_RESOURCE_NAME, _DEVICE_IDS = 1 << 3 | BYTES, 2 << 3 | BYTES
-_CLAIM_RESOURCES, _CDI_DEVICES = 4 << 3 | BYTES, 1 << 3 | BYTES
-_CLAIM_DRIVER, _CLAIM_DEVICE = 2 << 3 | BYTES, 4 << 3 | BYTES
-_CDI_NAME = 1 << 3 | BYTES
+_Fields = Mapping[int, list[bytes]]
+"""Contents of the texts, bytes and messages in a message, by the number of the field."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +34,7 @@ class PodDevices:
     """Devices allocated to a container of a pod.
 
     ``ids`` come from a device plug-in; for a resource claim they are the driver's device names and their CDI names.
-    ``resource`` is the name of the plug-in's resource, or of the driver of a claim.
+    ``resource`` is the name of the resource, or of the driver of a claim.
     """
 
     namespace: str
@@ -53,34 +45,31 @@ class PodDevices:
 
 def read_devices(body: bytes) -> list[PodDevices]:
     """Decode the devices in a ``ListPodResourcesResponse``. Raises InvalidRequestError for invalid bytes."""
-    return [found for tag, content in _parts(body) if tag == _PODS for found in _pod(list(_parts(content)))]
+    return [found for pod in _fields(body)[1] for found in _pod(_fields(pod))]
 
 
-def _pod(parts: list[tuple[int, bytes]]) -> Iterator[PodDevices]:
-    name, namespace = _text(parts, _POD_NAME), _text(parts, _POD_NAMESPACE)
-    for tag, content in parts:
-        for kind, given in _parts(content) if tag == _POD_CONTAINERS else ():
-            inner = list(_parts(given)) if kind in {_CONTAINER_DEVICES, _CONTAINER_DYNAMIC} else []
-            if kind == _CONTAINER_DEVICES:
-                ids = tuple(_decode(one) for key, one in inner if key == _DEVICE_IDS)
-                yield PodDevices(namespace, name, ids, _text(inner, _RESOURCE_NAME))
-            for key, body in inner:
-                if kind == _CONTAINER_DYNAMIC and key == _CLAIM_RESOURCES:
-                    claim = list(_parts(body))
-                    yield PodDevices(namespace, name, _claim(claim), _text(claim, _CLAIM_DRIVER))
+def _pod(pod: _Fields) -> Iterator[PodDevices]:
+    """Yield the devices of a ``PodResources``: by ``devices`` and ``dynamic_resources`` of its ``containers``."""
+    name, namespace = _text(pod, 1), _text(pod, 2)
+    for container in map(_fields, pod[3]):
+        for devices in map(_fields, container[2]):
+            yield PodDevices(namespace, name, tuple(map(_decode, devices[2])), _text(devices, 1))
+        for dynamic in map(_fields, container[5]):
+            for claim in map(_fields, dynamic[4]):
+                names = (_text(claim, 4), *(_text(_fields(cdi), 1) for cdi in claim[1]))
+                yield PodDevices(namespace, name, tuple(filter(None, names)), _text(claim, 2))
 
 
-def _claim(parts: list[tuple[int, bytes]]) -> tuple[str, ...]:
-    cdi = [_text(list(_parts(content)), _CDI_NAME) for tag, content in parts if tag == _CDI_DEVICES]
-    return tuple(filter(None, [_text(parts, _CLAIM_DEVICE), *cdi]))
+def _fields(body: bytes) -> _Fields:
+    found: defaultdict[int, list[bytes]] = defaultdict(list)
+    for tag, _, content, end in iterate_fields(body, 0, len(body)):
+        if tag & 7 == BYTES:
+            found[tag >> 3].append(body[content:end])
+    return found
 
 
-def _parts(body: bytes) -> Iterator[tuple[int, bytes]]:
-    return ((tag, body[content:end]) for tag, _, content, end in iterate_fields(body, 0, len(body)) if tag & 7 == BYTES)
-
-
-def _text(parts: list[tuple[int, bytes]], wanted: int) -> str:
-    return next((_decode(content) for tag, content in parts if tag == wanted), "")
+def _text(message: _Fields, number: int) -> str:
+    return _decode(message[number][0]) if message[number] else ""
 
 
 def _decode(content: bytes) -> str:

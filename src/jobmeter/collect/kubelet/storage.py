@@ -1,9 +1,9 @@
 """Storage that the pods of a node use, by the kubelet's HTTP interface.
 
-https://kubernetes.io/docs/reference/instrumentation/node-metrics/#summary-api-source. The kubelet counts the writable
-layers and the logs of a pod's containers, and the ``emptyDir`` volumes of the pod, as ephemeral storage:
-https://kubernetes.io/docs/concepts/storage/ephemeral-storage/. Cache storage is a persistent volume that a pod uses as
-a cache, by its name.
+https://kubernetes.io/docs/reference/instrumentation/node-metrics/#summary-api-source. Ephemeral storage is the writable
+layers and logs of a pod's containers and its ``emptyDir`` volumes:
+https://kubernetes.io/docs/concepts/storage/ephemeral-storage/. Cache storage is a persistent volume whose name contains
+``cache``.
 """
 
 import logging
@@ -19,7 +19,7 @@ import urllib3
 from jobmeter.collect import files
 from jobmeter.collect.base import NodeIdentity, Owner, Samples
 from jobmeter.collect.discover.member import Member
-from jobmeter.collect.scheduler.http import get
+from jobmeter.collect.http_get import get
 from jobmeter.collect.scheduler.kubernetes.objects import PodObject, limit_of_pod
 from jobmeter.errors import InvalidRequestError, UnavailableError
 from jobmeter.model.sample import Sample
@@ -90,7 +90,7 @@ class KubeletApi:
     """Client of the kubelet's HTTP interface. For one thread."""
 
     def __init__(self, settings: KubeletSettings, node: str) -> None:
-        """Raise InvalidRequestError for an invalid address. The kubelet's certificate must be that of ``node``."""
+        """Raise InvalidRequestError for an invalid address. The kubelet's certificate must be for ``node``."""
         try:
             url = urllib3.util.parse_url(settings.url)
         except urllib3.exceptions.LocationParseError:
@@ -165,9 +165,9 @@ class PodStorageCollector:
         ]
 
     def _read_limits(self) -> dict[str, float]:
-        """Return the ephemeral storage allowed to each pod with a limit; empty if the list is not permitted.
+        """Return the limit of ephemeral storage of each pod with one; empty if the list is not permitted.
 
-        A kubelet before version 1.33 needs a right for the list that also lets its holder run commands in pods.
+        Before version 1.33, the kubelet's list needs a right that also lets its holder run commands in pods.
         """
         try:
             pods = self._api.list_pods()
@@ -179,7 +179,7 @@ class PodStorageCollector:
 
 
 def _values(pod: _PodUsage, limit: float | None) -> Iterator[tuple[str, float | None]]:
-    """Yield the metrics of a pod. The capacity of its filesystem bounds a pod without a limit."""
+    """Yield the metrics of a pod. A pod without a limit has the capacity of its filesystem."""
     parts = [part for one in pod.containers or () for part in (one.rootfs, one.logs) if part is not None]
     # Some kubelets leave out the sum of a pod without volumes.
     whole = [pod.ephemeral] if pod.ephemeral else parts
@@ -203,7 +203,7 @@ def _sum(numbers: Iterable[int | None]) -> int | None:
 
 
 def _owners(members: Iterable[Member]) -> dict[str, Owner]:
-    """Return the replica of each pod, in its latest attempt. A pod with processes of several replicas has none."""
+    """Return the replica of each pod, in its latest attempt. Pods with processes of several replicas are left out."""
     found: dict[str, set[Owner]] = {}
     for member in members:
         if member.pod_id and not member.measured:

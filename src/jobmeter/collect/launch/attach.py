@@ -1,4 +1,4 @@
-"""Attach to a running process: measure it and its descendants until it ends, without affecting them."""
+"""Attach to a running process: measure it and its descendants until its end, without affecting them."""
 
 import os
 import select
@@ -45,7 +45,7 @@ _FLUSH_SECONDS = 20.0
 
 @dataclass(frozen=True, slots=True)
 class AttachTarget:
-    """A process to attach to: its command line, user and start."""
+    """Process to attach to: its command line, user and start."""
 
     end: ProcessEnd
     command: tuple[str, ...]
@@ -54,7 +54,7 @@ class AttachTarget:
 
 
 def find_target(pid: int, clock: SampleClock) -> AttachTarget:
-    """Find the process of that number. Raises NotFoundError, or ConflictError if a run already measures it."""
+    """Find the process with that number. Raises NotFoundError, or ConflictError if a run already measures it."""
     try:
         end = ProcessEnd(pid)
     except OSError as error:
@@ -71,10 +71,10 @@ def find_target(pid: int, clock: SampleClock) -> AttachTarget:
 
 
 class Attachment:
-    """Measures one tree of processes. To be used in the main thread, once.
+    """Measures one tree of processes. For the main thread, once.
 
     The job's state is not reported while the process runs: it is Running as long as samples come, and Unknown if this
-    process dies. The exit status is reported where the kernel shows it to others than the parent.
+    process dies. The exit status is reported if the kernel shows it to others than the parent.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class Attachment:
         self._detached = False
 
     def run(self, interval_ms: int) -> Result:
-        """Measure until the process ends, or until a signal ends this one."""
+        """Measure until the process ends, or until a signal ends the measurement."""
         start = self._clock.now_ms()
         limits = read_limits(_PROC, self._target.end.stat.key.pid, Hierarchies())
         recorder = JobRecorder(self._plan, self._place, limits, self._target.start_ms)
@@ -127,7 +127,7 @@ class Attachment:
             return self._finish(loop, recorder, start, last)
 
     def _wait(self, signals: int) -> None:
-        """Wait for the end of the process, and take its last figures, or for a signal."""
+        """Wait for the end of the process, and note its last figures, or wait for a signal."""
         end = self._target.end
         poll = select.poll()
         poll.register(end.descriptor, select.POLLIN)
@@ -182,7 +182,7 @@ class Attachment:
 
 @contextmanager
 def _watch_signals() -> Iterator[int]:
-    """A descriptor that is readable once a signal ends this process. A signal that is ignored stays so."""
+    """Yield a descriptor that is readable once a signal is to end this process. Ignored signals stay ignored."""
     reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     taken = [number for number in _LEAVING if signal.getsignal(number) is not signal.SIG_IGN]
     before = {number: signal.signal(number, lambda _number, _frame: None) for number in taken}

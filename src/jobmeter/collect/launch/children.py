@@ -1,4 +1,4 @@
-"""Starts the replicas of a job, passes signals on to them, and waits for them and for their orphans."""
+"""Start the replicas of a job, pass signals on to them, and wait for them and their orphans."""
 
 import ctypes
 import logging
@@ -7,25 +7,29 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from jobmeter.collect import files
 from jobmeter.collect.cgroup.paths import UNIFIED, Groups, Hierarchies, read_groups
 from jobmeter.collect.process.stat import Key, read_stat
 
+PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+LAST_SECONDS = 0.03
+_SENT_BY_KERNEL = 0x80
+_PR_SET_CHILD_SUBREAPER = 36
 _OWNER = re.compile(r"jobmeter-.+-(\d+)-(\d+)")
-"""The name of a run's group ends with the number and the start of the run's own process."""
+"""Name of a run's group. It ends with the number and the start of the run's own process."""
+_log = logging.getLogger(__name__)
 
 
 class OwnGroups:
-    """Group per replica below the groups of this process, named after the job and this process.
+    """Group of each replica below the groups of this process, named after the job and this process.
 
-    Groups that an earlier run left behind, because a process of its command outlived it, are removed if they are empty
-    now. ``problem`` is the reason why no group counts CPU time, empty if one does.
+    Empty groups that an earlier run left are removed. ``problem`` is the reason why no group counts CPU time, empty if
+    one does.
     """
 
     def __init__(self, job: str, replicas: Sequence[str], hierarchies: Hierarchies, proc_root: str = "/proc") -> None:
@@ -56,7 +60,7 @@ class OwnGroups:
         return [f"{directory}/cgroup.procs" for directory in directories if directory]
 
     def find_entered(self, replica: str, pid: int) -> Groups:
-        """Return the groups of a replica that the process is in."""
+        """Return the groups of a replica that contain the process."""
         found = read_groups(self._proc, pid) or {}
         entered = {name: path for name, path in self.paths.get(replica, {}).items() if found.get(name) == path}
         if not self.problem and self._counts_cpu not in entered:
@@ -64,10 +68,10 @@ class OwnGroups:
         return entered
 
     def find_replica(self, pid: int) -> tuple[str, bool] | None:
-        """Find the replica of a process, which may have ended, by its groups. Also returns whether it is in them.
+        """Return the replica of a process, which may have ended, by its groups, and True if it is in them.
 
-        A program that this process starts for itself stays in the groups of this process. A process of the command
-        begins in the groups of its replica. Outside both, it belongs to the only replica; None if there are several.
+        A process in the groups of this process was started by this process: None. Outside both, a process belongs to
+        the only replica; None if there are several.
         """
         found = read_groups(self._proc, pid) or {}
         for replica, paths in self.paths.items():
@@ -80,11 +84,11 @@ class OwnGroups:
         return (replica, False) if left else None
 
     def list_remaining(self) -> set[int]:
-        """The processes that are still in the groups."""
+        """Return the processes that are still in the groups."""
         return {int(word) for folder in self._made for word in (files.read(f"{folder}/cgroup.procs") or b"").split()}
 
     def remove(self) -> None:
-        """Remove the groups. One that still has processes stays for a later run to remove."""
+        """Remove the groups. A later run removes a group that still has processes."""
         for directory in reversed(self._made):
             _remove(directory)
 
@@ -102,7 +106,7 @@ class OwnGroups:
                     _remove(inner)
 
     def _make(self, controller: str, path: str, replicas: Sequence[str]) -> str:
-        """Create the groups. Returns the reason of a failure, else an empty text."""
+        """Create the groups. Return the reason of a failure, else an empty text."""
         for replica in ("", *replicas):
             directory = self._hierarchies.find_directory(controller, f"{path}/{replica}".rstrip("/"))
             if directory is None:
@@ -125,7 +129,7 @@ def _remove(directory: Path) -> None:
 
 
 def enter(entries: Sequence[str]) -> None:
-    """Put the calling process into groups. Groups that cannot be entered are skipped. Runs between fork and exec."""
+    """Put the calling process into groups, as far as possible. Runs between fork and exec."""
     for entry in entries:
         try:
             descriptor = os.open(entry, os.O_WRONLY)
@@ -139,20 +143,9 @@ def enter(entries: Sequence[str]) -> None:
             os.close(descriptor)
 
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
-LAST_SECONDS = 0.03
-_SENT_BY_KERNEL = 0x80
-_PR_SET_CHILD_SUBREAPER = 36
-
-_log = logging.getLogger(__name__)
-
-
 @dataclass(frozen=True, slots=True)
 class ChildExit:
-    """A process that was waited for: ``status`` as a shell shows it, 128 + n for signal n."""
+    """Process that was waited for. ``status`` is as a shell shows it, 128 + n for signal n."""
 
     pid: int
     status: int
@@ -161,7 +154,7 @@ class ChildExit:
 
 
 class Children:
-    """Processes started by ``jobmeter run``. Create and use it in the main thread.
+    """Processes started by ``jobmeter run``. For the main thread.
 
     From its creation on, signals to pass on and signals of ended children are blocked in this thread and in threads
     that it starts; ``wait`` takes them.
@@ -173,20 +166,20 @@ class Children:
         self._running: set[int] = set()
         self._own_group = not _has_terminal()
         self._late: list[int] = []
-        # A signal that our caller ignores (nohup) stays ignored, here and in the replicas.
+        # A signal that the caller ignores (nohup) stays ignored, here and in the replicas.
         self._passed = [number for number in PASSED_ON if signal.getsignal(number) is not signal.SIG_IGN]
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for number in self._passed:
             signal.signal(number, lambda caught, _frame: self._late.append(caught))
         self.resized: Callable[[], object] = lambda: None
-        """Called when the size of the terminal changed; passes it on to the replicas."""
+        """Function that gives the replicas the new size of the terminal."""
         self._waited = [*self._passed, signal.SIGCHLD, signal.SIGWINCH]
         self._before = signal.pthread_sigmask(signal.SIG_BLOCK, self._waited)
         _adopt_orphans()
 
     @property
     def running(self) -> frozenset[int]:
-        """The replicas' first processes that have not ended."""
+        """First processes of the replicas that have not ended."""
         return frozenset(self._running)
 
     def start(
@@ -198,10 +191,10 @@ class Children:
         with_input: bool,
         output: Mapping[str, int],
     ) -> int:
-        """Start one replica in the control groups whose files are ``entries``. Returns its process number.
+        """Start one replica in the control groups whose files are ``entries``. Return its process number.
 
-        ``with_input`` hands on our standard input, which only one replica can read; ``output`` names descriptors to use
-        for ``stdout`` and ``stderr`` instead of ours. Raises OSError when the command cannot be executed.
+        ``with_input`` passes our standard input, which only one replica can read. ``output`` has descriptors for
+        ``stdout`` and ``stderr`` in place of ours. Raises OSError if the command cannot be executed.
         """
 
         def prepare() -> None:
@@ -223,7 +216,7 @@ class Children:
         return process.pid
 
     @contextmanager
-    def unblock_signals(self) -> "Iterator[None]":
+    def unblock_signals(self) -> Iterator[None]:
         """Let the calling thread start other processes, which would inherit the blocked signals."""
         blocked = signal.pthread_sigmask(signal.SIG_SETMASK, self._before)
         try:
@@ -232,17 +225,17 @@ class Children:
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
     def wait(self, timeout: float, ending: Callable[[int], None]) -> list[ChildExit]:
-        """Pass on signals until some process ended or ``timeout`` seconds are over. Returns the ended processes.
+        """Pass on signals until a process ended or ``timeout`` seconds are over. Return the ended processes.
 
-        ``ending`` is called with the id of each process before it disappears from /proc.
+        ``ending`` is called with the number of each process before it disappears from /proc.
         """
         found = signal.sigtimedwait(self._waited, timeout)
         if found is not None and found.si_signo == signal.SIGWINCH:
-            # The replicas have the terminal's signal too, but may have read the size before theirs had the new one.
+            # The replicas got the terminal's signal too, but maybe before their own terminals had the new size.
             self.resized()
             self.send(signal.SIGWINCH)
         elif found is not None and found.si_signo != signal.SIGCHLD:
-            # What the terminal sent to its foreground group has reached the replicas already, they are in it.
+            # A signal of the terminal has reached the replicas, because they are in its foreground group.
             self._pass_on(found.si_signo, by_terminal=found.si_code == _SENT_BY_KERNEL)
         while self._late:
             number = self._late.pop(0)
@@ -252,7 +245,7 @@ class Children:
     def wait_for_orphans(self, ending: Callable[[int], None]) -> list[ChildExit]:
         """Return the processes that end together with the last replica, within ``LAST_SECONDS``.
 
-        A process closes its files, for whose end a replica may have waited, a moment before it can be waited for.
+        A process closes its files, for which a replica may have waited, a moment before it can be waited for.
         """
         ended: list[ChildExit] = []
         deadline = time.monotonic() + LAST_SECONDS
@@ -309,7 +302,7 @@ def _has_children() -> bool:
 
 
 def _has_terminal() -> bool:
-    """True when this process has a controlling terminal: then job control there works on its process group."""
+    """Return True if this process has a controlling terminal, whose job control works on its process group."""
     try:
         os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC))
     except OSError:
@@ -318,7 +311,7 @@ def _has_terminal() -> bool:
 
 
 def _adopt_orphans() -> None:
-    """Become the parent of grandchildren whose parent ends, so that they stay in the measured tree."""
+    """Become the parent of orphaned grandchildren, so that they stay in the measured tree."""
     try:
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     except (OSError, AttributeError) as error:

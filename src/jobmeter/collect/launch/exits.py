@@ -1,8 +1,8 @@
-"""Exit status of a process that is not our child.
+"""Exit status of a process that is not a child of this one.
 
 A process that has ended but was not waited for has its status in the last field of /proc/PID/stat, for users who may
-trace it (proc_pid_stat(5)). Once it was waited for, Linux 6.15 gives it to holders of an earlier pidfd
-(``PIDFD_GET_INFO`` in include/uapi/linux/pidfd.h). Elsewhere it stays unknown.
+trace it (proc_pid_stat(5)). After that, Linux 6.15 gives it to holders of an earlier pidfd (``PIDFD_GET_INFO`` in
+include/uapi/linux/pidfd.h). On other systems it stays unknown.
 """
 
 import fcntl
@@ -15,24 +15,25 @@ from jobmeter.collect import files
 from jobmeter.collect.process.stat import ProcessStat, read_stat
 
 _INFO = struct.Struct("=QQ11Ii")
-"""``struct pidfd_info`` as far as its first version goes: mask, group, numbers and users, the status."""
+"""First version of ``struct pidfd_info``: mask, group, numbers and users, the status."""
 _FIRST_SIZE = _INFO.size
 _GET_INFO = (3 << 30) | (_FIRST_SIZE << 16) | (0xFF << 8) | 11
-"""_IOWR(0xFF, 11, struct pidfd_info), whose size is that of the first version."""
+"""``_IOWR(0xFF, 11, struct pidfd_info)`` for the size of the first version."""
 _WITH_EXIT = 1 << 3
 _REAPED_MS = 1_000
-"""Longest time in milliseconds until its parent waits for it."""
+"""Longest time in milliseconds until the process's parent waits for it."""
 _LAST_FIELD = 52
 
 
 class ProcessEnd:
-    """A process by its pidfd. For one thread."""
+    """Process by its pidfd. For one thread."""
 
     def __init__(self, pid: int, proc_root: str = "/proc") -> None:
         """Raise ProcessLookupError if the process does not exist or has ended."""
         self._proc = proc_root
         self.descriptor = os.pidfd_open(pid)
         stat = read_stat(proc_root, pid)
+        """State when the pidfd was opened."""
         if stat is None or stat.ended:
             os.close(self.descriptor)
             raise ProcessLookupError(f"process {pid} has ended")
@@ -40,7 +41,7 @@ class ProcessEnd:
         """State at the beginning."""
 
     def read_final_stat(self) -> ProcessStat | None:
-        """Return its entry in /proc after its end; None if its parent has already reaped it."""
+        """Return its entry in /proc after its end; None if its parent has reaped it."""
         found = read_stat(self._proc, self.stat.key.pid)
         return found if found is not None and found.key == self.stat.key else None
 
@@ -70,7 +71,7 @@ class ProcessEnd:
         return int(words[_LAST_FIELD - 3]) if len(words) >= _LAST_FIELD - 2 else None
 
     def _may_trace(self) -> bool:
-        """True if /proc shows this user the real status rather than 0."""
+        """Return True if /proc shows this user the real status, not 0."""
         try:
             Path(f"{self._proc}/{self.stat.key.pid}/ns/pid").readlink()
         except FileNotFoundError:

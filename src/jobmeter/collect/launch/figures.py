@@ -1,4 +1,4 @@
-"""The figures of a job's summary, computed from its samples as they are taken, in bounded memory."""
+"""Figures of a job's summary, computed from its samples in bounded memory."""
 
 from collections import defaultdict
 from collections.abc import Callable
@@ -15,7 +15,7 @@ _MOST_POINTS = 512
 class StepFigures:
     """Amounts and weights in steps aligned to the epoch, like a job's summary on the server.
 
-    The number of steps is bounded; they grow longer. Each has one pair for every ``part`` added there.
+    If there are too many steps, they become longer. Each step has one pair for every ``part``.
     """
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class StepFigures:
         self._used: dict[int, dict[Series | None, tuple[float, float]]] = {}
 
     def add(self, time_ms: int, amount: float, weight: float, part: Series | None = None) -> None:
-        """Add an amount of that moment."""
+        """Add an amount at a time."""
         self._put(time_ms, part, amount, weight)
         while max(self._used) - min(self._used) >= SUMMARY_BUCKETS * self._length:
             used, self._used, self._length = self._used, {}, next(self._lengths, 2 * self._length)
@@ -43,15 +43,15 @@ class StepFigures:
         return max((sum(parts) for parts in self._average_steps()), default=0.0)
 
     def compute_mean(self, *, adds_up: bool) -> float:
-        """Mean of the steps, as ``job_mean`` of the server's summary: more frequent samples have no more weight.
+        """Return the mean of the steps, as ``job_mean`` of the server's summary: the number of samples does not count.
 
-        A step has the sum of its parts, or their mean where they do not add up.
+        A step has the sum of its parts if they add up, else their mean.
         """
         steps = [sum(parts) if adds_up else sum(parts) / len(parts) for parts in self._average_steps()]
         return sum(steps) / len(steps) if steps else 0.0
 
     def _average_steps(self) -> list[list[float]]:
-        """For each step the mean of each part."""
+        """Return the mean of each part, for each step."""
         return [[amount / weight for amount, weight in parts.values()] for parts in self._used.values()]
 
 
@@ -59,8 +59,8 @@ class StepFigures:
 class Figure:
     """Value over time: ``mean``, ``peak``, and points for a drawing.
 
-    The mean of a rate is weighted by time; its peak is the highest of the steps of ``rate``. The mean of ``values`` of
-    several series is the mean of their steps; the peak of anything but a rate is the highest value.
+    The mean of a rate is weighted by time; its peak is the highest of the steps of ``rate``. The mean of several series
+    in ``values`` is the mean of their steps. The peak of anything but a rate is the highest value.
     """
 
     rate: StepFigures | None = None
@@ -75,23 +75,23 @@ class Figure:
 
     @property
     def peak(self) -> float:
-        """The highest value."""
+        """Highest value."""
         return self.rate.highest if self.rate else self._peak
 
     @property
     def mean(self) -> float:
-        """Mean of the steps, of a rate and of a bare figure weighted by time."""
+        """Mean of the steps, or weighted by time for a rate and a bare figure."""
         if self.values:
             return self.values.compute_mean(adds_up=self.adds_up)
         return self._sum / self._weight if self._weight else 0.0
 
     def add_value(self, series: Series, time_ms: int, value: float) -> None:
-        """Add a sample of one of the series that are combined here."""
+        """Add a sample of one of the combined series."""
         if self.values:
             self.values.add(time_ms, value, 1.0, series)
 
     def add(self, value: float, weight: float = 1.0, time_ms: int = 0) -> None:
-        """Add a value that held for ``weight`` (of a rate: seconds) until then."""
+        """Add a value that held for ``weight`` until ``time_ms``: seconds for a rate."""
         if self.rate:
             self.rate.add(time_ms, value * weight, weight)
         self._peak = max(self._peak, value)
@@ -120,7 +120,7 @@ _RATES = {
 _SUMS = {"memory.usage": "memory", "gpu.memory.usage": "gpu.memory", "gpu.power": "gpu.power"}
 _MEANS = {"gpu.utilization": "gpu"}
 _LEAST_SECONDS = 0.05
-"""Least seconds between two samples that give a meaningful rate."""
+"""Least seconds between two samples for a meaningful rate."""
 
 
 @dataclass(slots=True)
@@ -137,7 +137,7 @@ def collect_traffic(samples: Samples, collect: Callable[[int], Samples]) -> Samp
 
 
 class RunFigures:
-    """Usage of a job by figure: ``cpu`` (cores), ``memory``, ``gpu``, ``disk.read``, ... Not thread-safe."""
+    """Usage of a job by figure: ``cpu`` (cores), ``memory``, ``gpu``, ``disk.read``, and so on. Not thread-safe."""
 
     def __init__(self) -> None:
         self.by_name: dict[str, Figure] = {}
@@ -147,17 +147,17 @@ class RunFigures:
         self._last_ms: int | None = None
 
     def begin(self, series: Series, time_ms: int) -> None:
-        """Note that a counter was 0 then: its first sample counts as usage."""
+        """Note that a counter was 0 at a time, so that its first sample counts as usage."""
         self._counters[series] = _Counter(0.0, 0.0, time_ms, 0.0)
 
     def sum_growth(self, metric: str) -> float:
-        """Total growth of the counters of that metric."""
+        """Return the growth of the counters of a metric."""
         return sum(
             counter.latest - counter.first for series, counter in self._counters.items() if series.metric == metric
         )
 
     def watch(self, samples: Samples) -> None:
-        """Add the samples of one tick; a counter's first reading may be preceded by its zero."""
+        """Add the samples of one tick. A counter's first reading may be preceded by its zero."""
         found: defaultdict[str, list[float]] = defaultdict(list)
         weights: dict[str, float] = {}
         for series, time_ms, value in samples:

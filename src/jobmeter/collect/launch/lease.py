@@ -1,4 +1,4 @@
-"""The lease of a run: while it is renewed, the server regards the job as running."""
+"""Lease of a run. While it is renewed, the server regards the job as running."""
 
 import secrets
 from contextlib import suppress
@@ -16,9 +16,9 @@ _FILE = "lease"
 
 
 class RunLease:
-    """Creates due renewals. Only for the thread of the delivery.
+    """Creates due renewals. For the thread of the delivery.
 
-    A renewal travels with a current request and is not stored on disk: a late renewal would prove nothing.
+    A renewal is sent with a current request and not stored, because a late renewal proves nothing.
     """
 
     def __init__(self, job: str, project: str, owner: str, interval_ms: int, clock: Clock) -> None:
@@ -29,7 +29,7 @@ class RunLease:
         self._renewed: float | None = None
 
     def make_frame(self) -> bytes:
-        """The frame of a renewal, empty while the last one is recent."""
+        """Return the frame of a renewal; empty while the last one is recent."""
         every = self.lease.seconds / MISSED
         recent = self._renewed is not None and self._clock.monotonic() - self._renewed < every
         return b"" if recent else self._frame
@@ -40,7 +40,7 @@ class RunLease:
 
 
 def lease_owner(folder: Path | None) -> str:
-    """Return a random name for the lease's holder; reuse that of a finished run that left its spool ``folder``."""
+    """Return a random name for the lease's holder, or that of a finished run that left its spool ``folder``."""
     owner = secrets.token_hex(16)
     if folder is None:
         return owner

@@ -1,4 +1,4 @@
-"""Split output into lines of text; a progress bar is one line that changes."""
+"""Split output into lines of text. A progress bar is one line that changes."""
 
 import re
 from collections.abc import Iterator
@@ -6,23 +6,23 @@ from collections.abc import Iterator
 from jobmeter.model.log import MAX_TEXT_BYTES, cut_bytes, cut_text
 
 STATE_NS = 1_000_000_000
-"""Interval at which a rewritten line is stored; it is stored at its end too."""
+"""Interval at which a rewritten line is stored. It is stored at its end too."""
 _BREAKS = re.compile(rb"[\r\n]")
 # Control sequences that move or erase; colours stay.
 _MOVES = re.compile(r"\x1b\[[0-9;?]*[@-ln-~]")
 _UP = re.compile(rb"\x1b\[\d*[AF]")
 _SURE = MAX_TEXT_BYTES // 4
-"""Characters that surely fit into the byte limit of a line."""
+"""Most characters of a line that fit into the byte limit in any encoding."""
 Timed = tuple[int, str]
-"""A time in nanoseconds and a text."""
+"""Time in nanoseconds and a text."""
 
 
 class LineSplitter:
-    """Splits one stream into lines with strictly growing times. Belongs to one thread at a time.
+    """Splits one stream into lines with strictly growing times. For one thread at a time.
 
-    A carriage return restarts the line, as on a terminal: its text is stored when a second has passed since the line
-    was last stored, and at its end. A line that ends by moving the cursor up, which is how several bars are drawn, is
-    treated like that too. Memory is bounded: of a line that never ends only the beginning is buffered.
+    A carriage return restarts the line, as on a terminal. Its text is stored when it was last stored a second ago, and
+    at its end. A line that ends by moving the cursor up, as several bars do, is treated in the same way. Of a line that
+    never ends only the beginning is stored.
     """
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class LineSplitter:
         self._last_ns = -1
 
     def feed(self, data: bytes, now_ns: int) -> list[Timed]:
-        """Return the lines that these bytes end."""
+        """Return the lines that end in these bytes."""
         if self._rewritten or self._length > MAX_TEXT_BYTES or b"\r" in data or b"\x1b" in data:
             return list(self._feed(data, now_ns))
         end = data.rfind(b"\n")
@@ -52,14 +52,14 @@ class LineSplitter:
         return [(first + place, text if len(text) <= _SURE else cut_text(text)) for place, text in enumerate(texts)]
 
     def tick(self, now_ns: int) -> list[Timed]:
-        """Return the current text of a rewritten line, when it is time to store it."""
+        """Return the current text of a rewritten line, if it is time to store it."""
         if not self._rewritten or now_ns - self._state_ns < STATE_NS:
             return []
         shown = self._decode_text() if self._length else self._state
         return self._save_state(shown, now_ns)
 
     def end(self, now_ns: int) -> list[Timed]:
-        """Return the last line if it had no end."""
+        """Return the last line, if it had no end."""
         if not self._length and self._state is None:
             return []
         return self._end_line(now_ns)
@@ -119,6 +119,6 @@ class LineSplitter:
         self._length = 0
 
     def get_moment(self, now_ns: int) -> int:
-        """The time of the next line."""
+        """Return the time of the next line."""
         self._last_ns = max(now_ns, self._last_ns + 1)
         return self._last_ns

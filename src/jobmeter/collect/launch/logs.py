@@ -1,9 +1,9 @@
-"""Output of the replicas as log lines for the server: collected, bounded, and put into the outbox."""
+"""Output of the replicas as log lines: collected, limited, and put into the outbox."""
 
 import logging
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from threading import Event, Lock, Thread
 
 from jobmeter.collect.base import NodeIdentity
@@ -21,16 +21,16 @@ _INTERVAL = 0.5
 _FRAME_LINES, _FRAME_BYTES = 5_000, 2**20
 _WAITING_BYTES = 16 * 2**20
 _ROUND_LINES = 50_000
-"""Most lines made in one interval, to leave the processor to the command."""
+"""Most lines made in one interval, so that the command gets the processor."""
 _LAST_BYTES = 2**20
-"""Newest bytes that are stored of waiting output at the end."""
+"""Newest bytes of waiting output that are stored at the end."""
 
 _Key = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """Bytes of a stream, and the number of dropped lines before them."""
+    """Bytes of a stream, and the number of lines dropped before them."""
 
     key: _Key
     time_ns: int
@@ -38,56 +38,53 @@ class _Piece:
     missing: int
 
 
+@dataclass(slots=True, eq=False)
 class LogSender:
-    """Takes bytes (``take``) from any thread without blocking; twice a second its own thread makes lines of them.
+    """Takes bytes from any thread without blocking. Twice a second its own thread makes lines of them.
 
-    Output above that rate is dropped, and so is output while logs fill their share of the outbox, which they share with
-    the samples. A line reports the gap, and ``dropped`` counts it.
+    Output above that rate is dropped, and so is output while half of the outbox is full, which samples share. A line
+    reports the gap, and ``dropped`` counts the lines.
     """
 
-    def __init__(
-        self,
-        plan: LaunchPlan,
-        place: NodeIdentity,
-        outbox: Outbox,
-        *,
-        now_ns: Callable[[], int],
-        watch: Callable[[str, int, str], None] = lambda _replica, _time_ns, _text: None,
-    ) -> None:
-        """``watch`` gets the replica, the time and the text of each line."""
-        self.sent = 0
-        self.dropped = 0
-        self._plan = plan
-        self._place = place
-        self._outbox = outbox
-        self._now_ns = now_ns
-        self._watch = watch
-        self._lock = Lock()
-        self._pieces: deque[_Piece] = deque()
-        self._waiting_bytes = 0
-        self._left_out: dict[_Key, int] = {}
-        self._splitters: dict[_Key, LineSplitter] = {}
-        self._lines: list[LogLine] = []
-        self._missing: dict[_Key, int] = {}
-        self._stopping = Event()
+    plan: LaunchPlan
+    place: NodeIdentity
+    outbox: Outbox
+    _: KW_ONLY
+    now_ns: Callable[[], int]
+    watch: Callable[[str, int, str], None] = lambda _replica, _time_ns, _text: None
+    """Function that gets the replica, the time and the text of each line."""
+    sent: int = 0
+    dropped: int = 0
+    _lock: Lock = field(default_factory=Lock)
+    _pieces: deque[_Piece] = field(default_factory=deque)
+    _waiting_bytes: int = 0
+    _left_out: dict[_Key, int] = field(default_factory=dict)
+    _splitters: dict[_Key, LineSplitter] = field(default_factory=dict)
+    _lines: list[LogLine] = field(default_factory=list)
+    _missing: dict[_Key, int] = field(default_factory=dict)
+    _stopping: Event = field(default_factory=Event)
+    _thread: Thread = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Create the thread."""
         self._thread = Thread(target=self._run, name="logs", daemon=True)
 
     def start(self) -> None:
-        """Begin to pass lines on."""
+        """Begin to make lines."""
         self._thread.start()
 
     def take(self, replica: str, stream: str, data: bytes) -> None:
-        """Bytes that a replica wrote."""
+        """Take bytes that a replica wrote."""
         key = (replica, stream)
         with self._lock:
             if self._waiting_bytes > _WAITING_BYTES:
                 self._left_out[key] = self._left_out.get(key, 0) + data.count(b"\n")
                 return
-            self._pieces.append(_Piece(key, self._now_ns(), data, self._left_out.pop(key, 0)))
+            self._pieces.append(_Piece(key, self.now_ns(), data, self._left_out.pop(key, 0)))
             self._waiting_bytes += len(data)
 
     def stop(self) -> None:
-        """Pass on the rest, including unfinished lines. Later output is not taken."""
+        """Send the rest, including unfinished lines. Later output is not taken."""
         self._stopping.set()
         self._thread.join()
         self._drop_oldest_bytes()
@@ -98,8 +95,8 @@ class LogSender:
         for key, count in missing.items():
             self._miss(key, count)
         for key in {*self._splitters, *self._missing}:
-            self._gather(key, self._get_splitter(key).end(self._now_ns()))
-            self._write_gap(key, self._now_ns())
+            self._gather(key, self._get_splitter(key).end(self.now_ns()))
+            self._write_gap(key, self.now_ns())
         self._pass_on()
 
     def _run(self) -> None:
@@ -110,10 +107,10 @@ class LogSender:
                 _log.exception("log lines could not be recorded")
 
     def turn(self) -> None:
-        """Make lines of the waiting bytes, and pass them on."""
+        """Make lines of the waiting bytes, and send them."""
         self._make_lines()
         for key, splitter in self._splitters.items():
-            self._gather(key, splitter.tick(self._now_ns()))
+            self._gather(key, splitter.tick(self.now_ns()))
         self._pass_on()
 
     def _drop_oldest_bytes(self) -> None:
@@ -153,10 +150,10 @@ class LogSender:
     def _gather(self, key: _Key, lines: list[Timed]) -> None:
         for time_ns, text in lines:
             self._add(key, time_ns, text, find_level(text))
-            self._watch(key[0], time_ns, text)
+            self.watch(key[0], time_ns, text)
 
     def _write_gap(self, key: _Key, time_ns: int) -> None:
-        """Write a line in the place of missing ones."""
+        """Write a line in place of dropped ones."""
         missing = self._missing.pop(key, 0)
         if missing:
             text = f"[jobmeter: {missing} lines are missing here, they came faster than they could be recorded]"
@@ -168,11 +165,11 @@ class LogSender:
             LogLine(
                 time_ns=time_ns,
                 text=text,
-                job=self._plan.job,
-                project=self._place.project,
+                job=self.plan.job,
+                project=self.place.project,
                 replica=replica,
-                attempt=self._plan.attempt,
-                node=self._place.node,
+                attempt=self.plan.attempt,
+                node=self.place.node,
                 stream=stream,
                 level=level,
             )
@@ -192,9 +189,9 @@ class LogSender:
             self._put(frame)
 
     def _put(self, lines: list[LogLine]) -> None:
-        if self._outbox.size > self._outbox.capacity // 2:
+        if self.outbox.size > self.outbox.capacity // 2:
             for line in lines:
                 self._miss((line.replica, line.stream), 1)
             return
-        self._outbox.put(make_logs_frame(lines))
+        self.outbox.put(make_logs_frame(lines))
         self.sent += len(lines)

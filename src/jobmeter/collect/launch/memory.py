@@ -1,11 +1,11 @@
-"""Detect out-of-memory kills: compares the counters of kills before and after a job."""
+"""Detect out-of-memory kills, by comparing the counters of kills before and after a job."""
 
 from jobmeter.collect import files
 from jobmeter.collect.cgroup.paths import UNIFIED, Groups, Hierarchies
 
 
 class OomWatch:
-    """Counters of kills as of its creation."""
+    """Counters of kills at its creation."""
 
     def __init__(self, hierarchies: Hierarchies, groups: Groups, proc_root: str = "/proc") -> None:
         self._proc = proc_root
@@ -17,7 +17,7 @@ class OomWatch:
         self._node = self._count_node_kills()
 
     def find_evidence(self, group_kills: float = 0.0) -> str:
-        """Evidence of an out-of-memory kill since then, empty for none.
+        """Return the evidence of an out-of-memory kill since then; empty without any.
 
         ``group_kills`` are those that the job's own groups counted.
         """

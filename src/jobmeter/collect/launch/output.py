@@ -1,8 +1,7 @@
-"""Output of the replicas: every byte is passed through, and recorded.
+"""Output of the replicas. Every byte is passed through, and recorded.
 
-A stream that goes to a terminal gets a terminal of its own (a pseudo-terminal), so that programs still draw
-progress bars and colours; any other one gets a pipe. The controlling terminal and standard input stay the real
-ones, so that job control and keys work as they do without.
+A stream to a terminal gets a pseudo-terminal, so that programs still draw progress bars and colours. Any other stream
+gets a pipe. The controlling terminal and standard input stay the real ones, so that job control and keys work as usual.
 """
 
 import errno
@@ -18,21 +17,21 @@ from dataclasses import dataclass
 from threading import Thread
 
 STREAMS = {"stdout": 1, "stderr": 2}
-"""The streams that are taken, by the descriptor that they went to."""
+"""Recorded streams, by their original descriptor."""
 
 _CHUNK = 65_536
 _QUIET_SECONDS = 0.1
 _LEFT_BYTES = 2**20
 
 Sink = Callable[[str, str, bytes], None]
-"""Called with the replica, the stream and the bytes."""
+"""Function that gets the replica, the stream and the bytes."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class _Channel:
-    """Stream of one replica: its end for the replica (-1 once handed over), and ours."""
+    """Stream of one replica: the replica's end (-1 after its start), and this process's end."""
 
     replica: str
     stream: str
@@ -41,11 +40,11 @@ class _Channel:
 
 
 class CommandOutput:
-    """The streams of all replicas. ``open`` before each start, ``start`` after the last one, ``finish`` at the end.
+    """Streams of all replicas. ``open`` comes before each start, ``start`` after the last one, ``finish`` at the end.
 
-    A thread passes the bytes on, in the order in which they arrive, and then calls ``sink``; streams that go to
-    different places have a thread each, so that one that is not read blocks no other. When the destination is closed,
-    the replicas see a closed pipe, as they would without Jobmeter.
+    A thread passes the bytes on, in order of arrival, and then calls ``sink``. Streams to different places have a
+    thread each, so that a blocked one blocks no other. When the destination is closed, the replicas see a closed pipe,
+    as without Jobmeter.
     """
 
     def __init__(self, sink: Sink) -> None:
@@ -55,7 +54,7 @@ class CommandOutput:
         self._wakers: list[int] = []
 
     def open(self, replica: str) -> dict[str, int]:
-        """Descriptors for the streams of a replica that is about to be started, by stream."""
+        """Return descriptors for the streams of a replica that is about to be started, by stream."""
         theirs: dict[str, int] = {}
         for stream, target in STREAMS.items():
             try:
@@ -68,7 +67,7 @@ class CommandOutput:
         return theirs
 
     def start(self) -> None:
-        """Begin to pass on what the replicas write."""
+        """Begin to pass on the replicas' output."""
         self._hand_over()
         places: dict[tuple[int, int], list[_Channel]] = {}
         for channel in self._channels:
@@ -90,7 +89,7 @@ class CommandOutput:
     def finish(self, wait: Callable[[], bool]) -> None:
         """Return when all output of ended replicas has been passed on, or ``wait`` returns False.
 
-        ``wait`` is called repeatedly meanwhile. Processes left behind are not awaited.
+        ``wait`` is called repeatedly. Remaining processes of the command are not awaited.
         """
         self._hand_over()
         for woken in self._wakers:
@@ -111,7 +110,7 @@ class CommandOutput:
             selector.register(waker, selectors.EVENT_READ)
             for channel in channels:
                 selector.register(channel.ours, selectors.EVENT_READ, channel)
-            left: int | None = None  # bytes that may still come from processes that were left behind
+            left: int | None = None  # bytes that may still come from remaining processes
             while len(selector.get_map()) > (1 if left is None else 0):
                 ready = selector.select(None if left is None else _QUIET_SECONDS)
                 if left is not None and (not ready or left < 0):
@@ -128,7 +127,7 @@ class CommandOutput:
             self._close(channel)
 
     def _move(self, channel: _Channel, selector: selectors.BaseSelector) -> int:
-        """Pass on the available bytes. Returns their number."""
+        """Pass on the available bytes. Return their number."""
         data = _read(channel.ours)
         if data:
             open_still = _write(STREAMS[channel.stream], data)
@@ -148,14 +147,14 @@ class CommandOutput:
 
 
 def _ends(target: int) -> tuple[int, int]:
-    """A new pair of descriptors to write into and to read from. Raises OSError where there is nothing to pass on to."""
+    """Return new descriptors to write to and to read from. Raises OSError if ``target`` is closed."""
     os.fstat(target)
     if not os.isatty(target):
         ours, theirs = os.pipe()
         return theirs, ours
     ours, theirs = os.openpty()
     attributes = termios.tcgetattr(target)
-    # What is done to line ends on output is done by the real terminal.
+    # The real terminal converts line ends.
     attributes[1] &= ~termios.OPOST
     termios.tcsetattr(theirs, termios.TCSANOW, attributes)
     _copy_size(target, ours)
@@ -180,7 +179,7 @@ def _read(descriptor: int) -> bytes:
 
 
 def _write(descriptor: int, data: bytes) -> bool:
-    """Write everything; False when the reader has closed."""
+    """Write everything. False if the reader has closed its end."""
     view = memoryview(data)
     while view:
         try:

@@ -1,4 +1,4 @@
-"""The plan of ``jobmeter run``: the job's id and name, its replicas, their environments."""
+"""Plan of ``jobmeter run``: the job's id and name, its replicas, and their environments."""
 
 import re
 import secrets
@@ -20,20 +20,19 @@ _INTERPRETERS = re.compile(
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 KEY_VARIABLE = "JOBMETER_KEY"
 SECRET_VARIABLES = frozenset({KEY_VARIABLE, "JOBMETER_OPENTSDB_KEY", "JOBMETER_REGISTRY", "JOBMETER_STORE"})
-"""Variables of Jobmeter that may have a credential: the command does not get them."""
+"""Variables of Jobmeter that may have a credential. The command does not get them."""
 _ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
 _LONGEST_NAME = 80
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchPlan:
-    """A job that is to be started.
+    """Job that is to be started.
 
-    ``attempt`` numbers the runs of a job id, 0 for the first; a later one sets the job's name only where it
-    is ``named``. ``logs`` says whether its output is stored as log lines, ``pass_key`` whether the command finds
-    ``JOBMETER_KEY`` in its environment. ``lease_owner`` is the random name by which this run renews the job's lease.
-    ``node`` is the machine. ``tracking`` is True if MLflow logs to the job. ``programs`` says where
-    programs report.
+    ``attempt`` numbers the runs of a job id from 0. Later runs set the job's name only if it is ``named``. ``logs``:
+    output is stored as log lines. ``pass_key``: the command gets ``JOBMETER_KEY``. ``lease_owner`` is the random name
+    by which this run renews the job's lease. ``node`` is the machine. ``tracking``: MLflow logs to the job.
+    ``programs`` are the places at which programs report.
     """
 
     job: str
@@ -53,12 +52,12 @@ class LaunchPlan:
 
     @property
     def names(self) -> list[str]:
-        """The names of the replicas, in the order of their ranks."""
+        """Names of the replicas, in the order of their ranks."""
         return [f"worker-{rank}" for rank in range(self.replicas)]
 
 
 def name_job(command: Sequence[str]) -> str:
-    """A name for the job, from the script or program that the command starts."""
+    """Return a name for the job, from the script or program of the command."""
     words = [PurePath(word).name for word in command]
     name = words[0]
     if _INTERPRETERS.fullmatch(name):
@@ -72,16 +71,16 @@ def name_job(command: Sequence[str]) -> str:
 
 
 def make_job_id(name: str, clock: Clock) -> str:
-    """``name-20261121-k3m9xq``: unique by six random characters, and still readable. ``name`` may be any text."""
+    """Return an id such as ``name-20261121-k3m9xq``, unique by six random characters. ``name`` may be any text."""
     day = datetime.fromtimestamp(clock.now_ms() / 1000, tz=UTC).strftime("%Y%m%d")
     safe = _UNSAFE.sub("-", name).strip("-._")[:_LONGEST_NAME] or "job"
     return f"{safe}-{day}-" + "".join(secrets.choice(_ALPHABET) for _ in range(6))
 
 
 def make_environments(plan: LaunchPlan, base: Mapping[str, str]) -> list[dict[str, str]]:
-    """The environment of each replica: the caller's without credentials, the job's tags, and the ranks of several.
+    """Return the environment of each replica: the caller's without credentials, the job's tags, and ranks if several.
 
-    Where MLflow logs to a server, its runs get the job's tags.
+    If MLflow logs to a server, its runs get the job's tags.
     """
     closed = SECRET_VARIABLES - {KEY_VARIABLE} if plan.pass_key else SECRET_VARIABLES
     own = {name: value for name, value in base.items() if name not in closed}

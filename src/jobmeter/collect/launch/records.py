@@ -1,4 +1,4 @@
-"""The job records that ``jobmeter run`` sends, and out-of-memory kills by the counters of control groups."""
+"""Job records that ``jobmeter run`` sends."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -29,10 +29,10 @@ _TOKEN = re.compile(r"\bjms?_[A-Za-z0-9_-]{16,}")
 
 
 def redact_command(words: Sequence[str]) -> list[str]:
-    """Redact a command, which everybody sees who may read its job: ``***`` in place of each credential.
+    """Replace credentials in a command by ``***``, because readers of the job see the command.
 
-    These are the value of ``--api-key VALUE``, ``--token=VALUE`` or ``DB_PASSWORD=VALUE``, by the last word of the
-    name, the password of an address (``://user:password@``), and any token of Jobmeter's own.
+    These are the values of ``--api-key VALUE``, ``--token=VALUE`` or ``DB_PASSWORD=VALUE``, by the last word of the
+    name, the passwords of addresses (``://user:password@``), and tokens of Jobmeter.
     """
     found: list[str] = []
     follows = False
@@ -55,7 +55,7 @@ def _is_secret(name: str) -> bool:
 
 @dataclass(slots=True)
 class ReplicaLife:
-    """The process of one replica and its end: ``exit_code`` as a shell shows it, None while it runs."""
+    """Process of one replica and its end. ``exit_code`` is as a shell shows it, None while it runs."""
 
     name: str
     rank: int
@@ -88,7 +88,7 @@ class JobRecorder:
         return records
 
     def record_end(self, lives: list[ReplicaLife], end: int, *, stopped: bool) -> Records:
-        """The record of the job's end. ``stopped``: by a terminating signal."""
+        """Return the record of the job's end. ``stopped``: by a terminating signal."""
         code = exit_status(lives)
         state = end_state(code, stopped=stopped)
         reasons = [f"{life.name}: {life.reason}" if len(lives) > 1 else life.reason for life in lives if life.reason]
@@ -103,7 +103,10 @@ class JobRecorder:
         return records
 
     def record_attach(self, life: ReplicaLife, time_ms: int, pid: int) -> Records:
-        """Return the record of a running process's job, measured from ``time_ms`` on; its state is left open."""
+        """Return the record of a running process's job, which is measured from ``time_ms`` on.
+
+        Its state is left open.
+        """
         records = self._make_records(None, [life])
         message = f"Measured from here on: attached to process {pid}, which was already running."
         records.events.append(self._make_event(life, time_ms, Level.INFO, "Attached", message))
@@ -115,7 +118,7 @@ class JobRecorder:
         return Records(events=[self._make_event(life, time_ms, Level.WARNING, "Detached", message)])
 
     def end_unknown(self, life: ReplicaLife, end: int) -> Records:
-        """The end of a job whose exit status is unknown."""
+        """Return the record of the end of a job whose exit status is unknown."""
         error = "its exit status is unknown: it was not a child of the process that measured it"
         records = self._make_records(JobState.UNKNOWN, [life], end=end, error=error)
         records.events.append(self._make_event(life, end, Level.WARNING, "Ended", f"The process ended; {error}."))
@@ -172,12 +175,12 @@ class JobRecorder:
 
 
 def end_state(status: int, *, stopped: bool) -> JobState:
-    """The state of a job by its exit status. ``stopped``: by a terminating signal."""
+    """Return the state of a job by its exit status. ``stopped``: by a terminating signal."""
     return JobState.SUCCEEDED if status == 0 else JobState.STOPPED if stopped else JobState.FAILED
 
 
 def describe_exit(exit_code: int, evidence: str) -> tuple[str, str]:
-    """Describe an exit status, as a shell shows it, by a word and a sentence: above 128 it is a signal."""
+    """Return a word and a sentence for an exit status as a shell shows it: above 128 it is a signal."""
     number = exit_code - _SIGNALS
     try:
         name = Signals(number).name

@@ -1,7 +1,7 @@
-"""Relay for MLflow: a local address to which the programs of a job log with and without a server.
+"""Relay for MLflow: a local address to which the programs of a job log, with or without a server.
 
 Writes become records and samples in the outbox. The delivery sends them like measured samples: in order, with retries,
-and after the job's end. The server answers reads. While the server does not answer, reads show the runs logged here.
+and after the job's end. The server answers reads. While it does not answer, reads show the runs logged here.
 """
 
 import hmac
@@ -86,7 +86,7 @@ class RelayRequest(NewRun, frozen=True, kw_only=True):
 
 
 class MlflowRelay(LocalServer):
-    """Serves MLflow's calls for runs of one job. Raises OSError if no port is free."""
+    """Serves MLflow's calls for the runs of one job. Raises OSError if no port is free."""
 
     def __init__(self, runs: TrackedRuns, delivery: Delivery, user: str, clock: Clock) -> None:
         """``user`` is the default user of a run. ``clock`` is the wall clock."""
@@ -121,10 +121,6 @@ class MlflowRelay(LocalServer):
             name = "no_proxy" if environment.get("no_proxy") else "NO_PROXY"
             own[name] = ",".join(filter(None, (environment.get(name), LOOPBACK)))
         return {**environment, **own}
-
-    def close(self) -> None:
-        """Close the port."""
-        self.stop()
 
     def is_authorized(self, authorization: str) -> bool:
         """Return True for the token of this job."""
@@ -241,7 +237,7 @@ class MlflowRelay(LocalServer):
     def _find(self, request: RelayRequest) -> Run:
         """Return a run of this job. A run that was not created here comes from the disk or from the server.
 
-        Raises NotFoundError, or UnavailableError while only the server knows.
+        Raises NotFoundError, or UnavailableError while only the server knows the run.
         """
         id_ = _read_run_id(request)
         run = self._runs.find(id_)
@@ -264,7 +260,7 @@ class MlflowRelay(LocalServer):
         return self._runs.find(run)
 
     def _call_server(self, method: str, target: str, sent: bytes = b"") -> bytes | None:
-        """Call the server with the job's token after delivering earlier writes. None if the server does not answer."""
+        """Call the server with the job's token, after delivering earlier writes. None if the server does not answer."""
         if self._is_resting:
             return None
         if not self._delivery.flush(_FLUSH_SECONDS):
@@ -298,7 +294,7 @@ class MlflowRelay(LocalServer):
     def _request(
         self, method: str, target: str, sent: bytes = b"", headers: dict[str, str] | None = None
     ) -> bytes | None:
-        """Return the body of the server's answer; None without an answer or permission. Raises for other refusals."""
+        """Return the body of the server's answer; None without an answer or permission. Raises other refusals."""
         try:
             found = self._delivery.requester.request(method, target, sent or None, headers or {}).body
         except _AWAY as error:

@@ -11,14 +11,13 @@ from jobmeter.model.job import JobState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """Result of a run. ``status`` is absent if the command is still running, or its exit status is unknown.
+    """Result of a run. ``status`` is absent if the command still runs, or its exit status is unknown.
 
-    ``undelivered`` is the reason why samples wait in the spool, empty if everything was acknowledged.
-
-    ``lost`` counts samples that were dropped or that the server refused, by reason. ``lines`` counts output lines sent
-    to the server, ``lines_dropped`` lines that were dropped. Both are absent if output is not stored. ``set_aside``
-    describes data refused by the server, empty without any. ``counted_by`` is the method by which CPU time and memory
-    were measured, empty if they were not. ``remaining`` are processes of the command that outlive it.
+    ``undelivered`` is the reason why samples wait in the spool, empty if everything was acknowledged. ``lost`` counts
+    samples that were dropped or refused, by reason. ``lines`` counts output lines sent to the server, ``lines_dropped``
+    dropped ones; both are absent if output is not stored. ``set_aside`` describes quarantined data, empty without any.
+    ``counted_by`` is the way of measuring CPU time and memory, empty if they were not measured. ``remaining`` are
+    processes of the command that outlive it.
     """
 
     status: int | None

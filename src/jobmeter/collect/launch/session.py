@@ -44,11 +44,11 @@ _PROC = "/proc"
 _RAMP_MS = (100, 300)
 """Times of early samples in milliseconds, so that a short run has more than two samples."""
 _ENDING = frozenset({1, 2, 3, 15})
-"""The terminating signals: HUP, INT, QUIT, TERM."""
+"""Terminating signals: HUP, INT, QUIT, TERM."""
 _KILLED = 128 + 9
 _TICKS = os.sysconf("SC_CLK_TCK")
 _QUIET_SECONDS = 1.5
-"""Time in seconds that the end may wait for the server without a message."""
+"""Seconds that the end waits for the server without a message."""
 
 
 T = TypeVar("T")
@@ -57,7 +57,7 @@ _log = logging.getLogger(__name__)
 
 
 class RunLimits:
-    """Calls functions that may fail, and reports the first failure of each kind of work. Safe from any thread."""
+    """Calls functions that may fail, and reports the first failure of each kind of work. Thread-safe."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
@@ -85,7 +85,7 @@ class _Root:
 
 @dataclass(frozen=True, slots=True)
 class _FinalStat:
-    """The entry in /proc of a process that has ended, before it is reaped."""
+    """Entry in /proc of a process that has ended, before it is reaped."""
 
     key: Key
     io: ProcessIo | None
@@ -95,14 +95,14 @@ class _FinalStat:
 
 
 class JobRun:
-    """Runs one plan. To be made and used in the main thread, once.
+    """Runs one plan. For the main thread, once.
 
     The command ends as it would without Jobmeter: a failure to measure, record or report is printed, and the rest
     continues. All such work is called through a ``RunLimits``.
 
-    ``connect`` finds the server; it is called in a thread of its own, where it may start one. ``say`` prints a line of
-    information, ``warn`` one of warning, while the command runs. ``patience`` is how many seconds the end may wait for
-    the server. ``spool`` None: what is not delivered stays in memory.
+    ``connect`` finds the server, or starts one, in a thread. ``say`` prints a line of information, ``warn`` a warning,
+    while the command runs. ``patience`` is the number of seconds that the end may wait for the server. Without
+    ``spool``, undelivered data stay in memory.
     """
 
     def __init__(
@@ -147,7 +147,7 @@ class JobRun:
         self._remaining: frozenset[int] = frozenset()
 
     def run(self, environment: Mapping[str, str], interval_ms: int) -> Result:
-        """Start the command and stay until it has ended. Raises OSError when it cannot be executed."""
+        """Start the command and wait for its end. Raises OSError if it cannot be executed."""
         guard = self._guard
         guard("preparing to measure", self._prepare, None)
         start = self._clock.now_ms()
@@ -230,7 +230,7 @@ class JobRun:
         return describe_accounting(f"process ({problem})" if problem else "control group", self._collectors.jobs)
 
     def _list_living(self) -> frozenset[int]:
-        """The processes of the command that still run."""
+        """Return the processes of the command that still run."""
         return self._measurement.find_living(self._groups.list_remaining() if self._groups else ())
 
     @property
@@ -279,7 +279,7 @@ class JobRun:
             self._logs.start()
 
     def _finish_output(self) -> None:
-        """Wait until the last output was passed on; a signal ends the wait."""
+        """Wait until the last output was passed on. A signal ends the wait."""
         if self._logs and self._output:
             signals = len(self._children.signals)
 
@@ -317,7 +317,7 @@ class JobRun:
         # The last tick marks the end of the job, so it comes before every call that may wait.
         last = guard("measuring", lambda: loop.tick(force=True), None) if loop else None
         if self._relay:
-            guard("receiving runs of MLflow", self._relay.close, None)
+            guard("receiving runs of MLflow", self._relay.stop, None)
         return last or max(self._clock.now_ms(), *(life.end or 0 for life in self._lives), 0)
 
     def _list_gone_ranks(self) -> list[GoneRank]:
@@ -344,7 +344,7 @@ class JobRun:
         self._final_stats[pid] = _FinalStat(stat.key, read_io(_PROC, pid), owner, stat.waited_ticks / _TICKS, place)
 
     def _find_owner_at_end(self, pid: int) -> tuple[Owner | None, CgroupPlace]:
-        """Return the replica of an orphan that no scan has found: its environment is gone, unlike its groups."""
+        """Return the replica of an orphan that no scan has found. Its environment is gone, but its groups are known."""
         by_group = self._roots.get(os.getpgid(pid))
         found = self._groups.find_replica(pid) if self._groups else None
         name = found[0] if found else by_group.life.name if by_group else None
@@ -360,14 +360,14 @@ class JobRun:
 
     def _count_ended(self, ended: ChildExit) -> None:
         """Count the final figures of a replica's first process, or of an adopted orphan."""
-        look = self._final_stats.pop(ended.pid, None)
-        if look is None or look.owner is None:
+        final = self._final_stats.pop(ended.pid, None)
+        if final is None or final.owner is None:
             return
-        # Until its exec a process is a copy of this one: a peak that is not above ours is not the command's.
+        # Until its exec a process is a copy of this one, whose own peak is not the command's.
         peak = ended.memory_peak if ended.memory_peak > self._own_peak else 0.0
-        groups = next((other.member.groups for other in self._roots.values() if other.member.owner == look.owner), {})
+        groups = next((other.member.groups for other in self._roots.values() if other.member.owner == final.owner), {})
         self._collectors.jobs.note_end(
-            Ended(look.key, look.owner, ended.cpu_seconds, peak, look.io, groups, look.waited_seconds, look.place)
+            Ended(final.key, final.owner, ended.cpu_seconds, peak, final.io, groups, final.waited_seconds, final.place)
         )
 
     def _watch(self, samples: Samples) -> None:
@@ -393,7 +393,7 @@ class JobRun:
     def _deliver(self) -> str:
         """Wait until everything is acknowledged, an attempt fails, patience ends or the user interrupts.
 
-        Returns the reason.
+        Return the reason, empty after a success.
         """
         begin = self._clock.monotonic()
         failed = self._delivery.request_flush()

@@ -22,9 +22,9 @@ from jobmeter.wire.native.encode import make_records_frame, make_samples_frame
 from jobmeter.wire.native.frame import FrameKind, unpack
 
 MOST_POINTS = 100_000
-"""Largest number of values in memory for histories."""
+"""Most values in memory for histories."""
 _MOST_KEYS = 20_000
-"""Largest number of metrics of all runs whose newest value is in memory."""
+"""Most metrics of all runs whose newest value is in memory."""
 
 
 class TrackedRuns:
@@ -72,10 +72,7 @@ class TrackedRuns:
                 self._merge(found)
 
     def recall(self) -> None:
-        """Add the runs that an earlier `jobmeter run` of the job left on disk.
-
-        Reads the disk once: all later frames are about known runs.
-        """
+        """Add the runs that an earlier `jobmeter run` of the job left on disk. Reads the disk once."""
         with self._recalling:
             if self._is_recalled:
                 return

@@ -1,4 +1,4 @@
-"""MLflow in the command of a run: where it logs, and which job, replica and node its runs belong to."""
+"""MLflow in the command of a run: its address, and the job, replica and node of its runs."""
 
 from collections.abc import Mapping
 

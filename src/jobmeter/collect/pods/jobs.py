@@ -1,4 +1,4 @@
-"""Pods of this node from the kubelet; their samples are renamed to their jobs, and wait while the job is unknown."""
+"""Rename the samples and records of pods to their jobs. They wait while the job is unknown."""
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
@@ -15,72 +15,45 @@ from jobmeter.model.pod import MOST_PODS, PodReplica, parse_pod_job
 from jobmeter.model.record import EventRecord, JobRecord, Records
 
 PATIENCE = 60.0
-"""Seconds that a pod waits if the server does not know its job."""
+"""Seconds that a pod waits after the server did not know its job."""
 LONGEST = 600.0
 """Seconds that a pod waits while the server does not answer at all."""
 MOST_SAMPLES = 30_000
-"""Most waiting samples; beyond that the longest waiting pod is sent under its own name."""
+"""Most waiting samples. Beyond that the longest waiting pod is sent under its own name."""
 _AGAIN = 60.0
 """Seconds between requests for a pod that no longer waits."""
 _FORGET = 3_600.0
 _MOST = 10_000
-_FILE = "pods.json"
 _MOST_STORED = 2_000
-"""Most remembered pods; the oldest are dropped first."""
-
-
-class PodDirectory:
-    """Pods with known jobs, stored in a folder over a restart of the agent, when the server may be unavailable.
-
-    Without a folder: in memory only. Not for concurrent changes.
-    """
-
-    def __init__(self, folder: Path | None) -> None:
-        self._file = StateFile(
-            folder / _FILE if folder else None,
-            msgspec.json.Decoder(list[PodReplica]),
-            "%s cannot be read (%s): all pods are requested from the server again",
-            logging.WARNING,
-        )
-        self._pods = {one.uid: one for one in self._file.load() or ()}
-
-    def __bool__(self) -> bool:
-        return bool(self._pods)
-
-    def get(self, uid: str) -> PodReplica | None:
-        """Return the replica of the pod; None if unknown."""
-        return self._pods.get(uid)
-
-    def add(self, found: Iterable[PodReplica]) -> None:
-        """Store these, replacing entries of the same pods."""
-        fresh = {one.uid: one for one in found}
-        if not fresh:
-            return
-        pods = {**{uid: one for uid, one in self._pods.items() if uid not in fresh}, **fresh}
-        self._pods = dict(list(pods.items())[-_MOST_STORED:])
-        self._file.save(list(self._pods.values()))
+"""Most stored pods. The oldest are dropped first."""
 
 
 class PodJobs:
     """Renames samples and records of pods to their jobs, once these are known.
 
-    ``rename_samples``, ``records`` and ``take_released`` are for one thread; the others are thread-safe.
+    ``rename_samples``, ``rename_records`` and ``take_released`` are for one thread; the others are thread-safe.
 
     A pod with an unknown job waits, unless no pod of this node ever had a known one: without a watcher in the cluster
-    no pod waits after the first minute. Nothing is dropped: after the longest wait samples are sent under the name that
-    the host name suggests, else ``pod-UID``, and the server is polled for the pod every minute.
+    no pod waits after the first minute. Nothing is dropped: after the longest wait samples are sent under the name in
+    the host name, else ``pod-UID``, and the server is asked for the pod every minute.
     """
 
     def __init__(
         self, processes: Callable[[], Iterable[Process]], monotonic: Callable[[], float], state: Path | None = None
     ) -> None:
-        """``state`` is a folder that stores the pods over a restart of the agent."""
+        """``state`` is a folder that stores pods with known jobs, for a restart while no server answers."""
         self._processes = processes
         self._monotonic = monotonic
-        self._directory = PodDirectory(state)
+        self._file = StateFile(
+            state and state / "pods.json",
+            msgspec.json.Decoder(list[PodReplica]),
+            "%s cannot be read (%s): all pods are requested from the server again",
+            logging.WARNING,
+        )
+        self._known = {one.uid: one for one in self._file.load() or ()}
         self._pods: dict[str, Pod] = {}
         self._lock = Lock()
-        self._found_any = bool(self._directory)
+        self._found_any = bool(self._known)
         self._any_overdue = False
         self._patient = True
 
@@ -91,7 +64,7 @@ class PodJobs:
             return sum(len(pod.samples) for pod in self._pods.values())
 
     def find_owner(self, owner: Owner) -> Owner | None:
-        """Return the replica of a process by its node's name for it; None while a pod waits for its job."""
+        """Return the replica of a process by its name on the node; None while its pod waits for its job."""
         uid = parse_pod_job(owner.job)
         if not uid:
             return owner
@@ -100,7 +73,7 @@ class PodJobs:
             return pod.find_owner(owner.attempt) if pod is not None and pod.resolved else None
 
     def rename_samples(self, samples: Samples) -> Samples:
-        """Return these samples and earlier ones whose names are now known, each with its own time."""
+        """Return these samples and waiting ones whose names are known, each with its own time."""
         now = self._monotonic()
         with self._lock:
             self._find_pods(now)
@@ -122,41 +95,18 @@ class PodJobs:
         return ready
 
     def rename_records(self, records: Records) -> Records:
-        """Return the records whose names are known; the others are returned by ``take_released``."""
+        """Return the records whose names are known. ``take_released`` returns the others later."""
         now = self._monotonic()
-        jobs: list[JobRecord] = []
-        events: list[EventRecord] = []
         with self._lock:
-            for job in records.jobs:
-                if not (uid := parse_pod_job(job.job_id)):
-                    jobs.append(job)
-                elif (pod := self._get_pod(uid, now)).resolved:
-                    jobs += filter(None, [pod.rename_job(job)])
-                else:
-                    pod.jobs.append(job)
-                    pod.abandoned = len(pod.jobs) > MOST_RECORDS
-            for event in records.events:
-                if not (uid := parse_pod_job(event.job)):
-                    events.append(event)
-                elif (pod := self._get_pod(uid, now)).resolved:
-                    events.append(pod.rename_event(event))
-                else:
-                    pod.events.append(event)
-                    pod.abandoned = len(pod.events) > MOST_RECORDS
-        return Records(jobs=jobs, nodes=records.nodes, events=events)
+            jobs = [one for one in records.jobs if not self._defer(parse_pod_job(one.job_id), one, now)]
+            events = [one for one in records.events if not self._defer(parse_pod_job(one.job), one, now)]
+            released = self._release()
+        return Records(jobs=[*jobs, *released.jobs], nodes=records.nodes, events=[*events, *released.events])
 
     def take_released(self) -> Records:
-        """Return earlier records whose names are now known."""
-        jobs: list[JobRecord] = []
-        events: list[EventRecord] = []
+        """Return waiting records whose names are known by now."""
         with self._lock:
-            for pod in self._pods.values():
-                if pod.resolved:
-                    jobs += filter(None, map(pod.rename_job, pod.jobs))
-                    events += map(pod.rename_event, pod.events)
-                    pod.jobs.clear()
-                    pod.events.clear()
-        return Records(jobs=jobs, events=events)
+            return self._release()
 
     def list_unresolved(self) -> list[str]:
         """Return the pods to request from the server now, least recently requested first."""
@@ -186,7 +136,10 @@ class PodJobs:
                 self._found_any = True
                 for pod in self._pods.values():
                     pod.guess = None
-        self._directory.add(by_uid.values())
+        if by_uid:
+            known = {**{uid: one for uid, one in self._known.items() if uid not in by_uid}, **by_uid}
+            self._known = dict(list(known.items())[-_MOST_STORED:])
+            self._file.save(list(self._known.values()))
 
     def abandon(self) -> None:
         """Stop waiting for names: the agent stops, or the server has no endpoint for pods."""
@@ -194,6 +147,30 @@ class PodJobs:
             self._patient = False
             for pod in self._pods.values():
                 pod.abandoned = True
+
+    def _defer(self, uid: str, record: JobRecord | EventRecord, now: float) -> bool:
+        """Store a record of a pod for ``_release``. False for a record of no pod."""
+        if not uid:
+            return False
+        pod = self._get_pod(uid, now)
+        if isinstance(record, JobRecord):
+            pod.jobs.append(record)
+        else:
+            pod.events.append(record)
+        if not pod.resolved:
+            pod.abandoned = max(len(pod.jobs), len(pod.events)) > MOST_RECORDS
+        return True
+
+    def _release(self) -> Records:
+        jobs: list[JobRecord] = []
+        events: list[EventRecord] = []
+        for pod in self._pods.values():
+            if pod.resolved:
+                jobs += filter(None, map(pod.rename_job, pod.jobs))
+                events += map(pod.rename_event, pod.events)
+                pod.jobs.clear()
+                pod.events.clear()
+        return Records(jobs=jobs, events=events)
 
     def _find_pods(self, now: float) -> None:
         for process in self._processes():
@@ -206,7 +183,7 @@ class PodJobs:
     def _get_pod(self, uid: str, now: float) -> Pod:
         pod = self._pods.get(uid)
         if pod is None:
-            self._pods[uid] = pod = Pod(uid, now, replica=self._directory.get(uid), abandoned=not self._patient)
+            self._pods[uid] = pod = Pod(uid, now, replica=self._known.get(uid), abandoned=not self._patient)
         pod.used = now
         return pod
 

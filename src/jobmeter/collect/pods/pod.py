@@ -1,4 +1,4 @@
-"""Pod on this node: data that waits for the name of its job, and renaming of samples and records."""
+"""Pod on this node: data that waits for the name of its job, and the renaming of samples and records."""
 
 from dataclasses import dataclass, field, replace
 
@@ -10,7 +10,7 @@ from jobmeter.model.record import EventRecord, JobRecord, ReplicaRecord
 from jobmeter.model.sample import Sample
 
 MOST_RECORDS = 64
-"""Most waiting records of a pod; beyond that the oldest are sent under the pod's own name."""
+"""Most waiting records of a pod. Beyond that they are sent under the pod's own name."""
 
 
 @dataclass(slots=True)
@@ -77,9 +77,9 @@ class Pod:
         )
 
     def rename_job(self, record: JobRecord) -> JobRecord | None:
-        """Rename the record to that replica's job, reduced to ranks and devices, which the watcher cannot know.
+        """Rename the record to the job, with ranks and devices alone, which the watcher cannot know.
 
-        None if nothing is left; the watcher reports starts and ends.
+        None if nothing is left.
         """
         replicas = [self._make_replica(one) for one in record.replicas or () if isinstance(one, ReplicaRecord)]
         owner = self.find_owner(0)

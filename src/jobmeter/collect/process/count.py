@@ -18,7 +18,7 @@ class Ended:
     """Final figures of a process that was waited for.
 
     ``io`` is absent if it could not be read. ``groups`` are the replica's own control groups. ``waited_seconds`` is the
-    children's part of ``cpu_seconds``, absent if unknown. ``place`` counts for a process that no update had.
+    children's part of ``cpu_seconds``, absent if unknown. ``place`` counts for a process that no update contained.
     """
 
     key: Key
@@ -63,7 +63,7 @@ class Account(NamedTuple):
 
 
 class ProcessCounters:
-    """Counts that never decrease as processes come and go.
+    """Counts that never fall while processes come and go.
 
     CPU time outside the replica's own groups is counted separately; CPU time in another replica's groups is not
     counted. A process that left its groups between two updates counts as inside until the later one, because the time
@@ -88,7 +88,8 @@ class ProcessCounters:
     ) -> None:
         """Update with the current processes, and the final figures of reaped or departed ones.
 
-        ``places`` has the processes that are not inside. For new ones in ``joined``, earlier usage belongs to nobody.
+        ``places`` has the processes that are not inside. Earlier usage of new processes in ``joined`` belongs to
+        nobody.
         """
         processes, ended, places = list(processes), list(ended), dict(places or {})
         keys = {process.stat.key.pid: process.stat.key for process in processes}
@@ -141,7 +142,7 @@ class ProcessCounters:
         return sums
 
     def resume(self, reached: Mapping[Owner, Mapping[str, float]]) -> None:
-        """Continue from the ``totals`` of an earlier process of the agent; CPU time of both kinds continues as one."""
+        """Continue from the totals of an earlier process of the agent. CPU time of both kinds continues as one."""
         self._cpu.resume(
             {
                 Account(owner): (counts["cpu"] + counts.get("outside", 0.0),)
@@ -165,7 +166,7 @@ class ProcessCounters:
     def _find_place(
         self, key: Key, parent: Key | None, found: Mapping[Key, ProcessReading[Key, Account]]
     ) -> CgroupPlace:
-        """Return the earlier place of a process that is outside: at the last update, or where the process began."""
+        """Return the earlier place of an outside process: at the last update, or where it began."""
         if key in self._cpu:
             return self._places.get(key, CgroupPlace.INSIDE)
         return found[parent].owner.place if parent is not None and parent in found else CgroupPlace.INSIDE

@@ -1,9 +1,9 @@
-"""Memory of single processes, read at a bounded pace: their proportional set sizes, and the peak of each.
+"""Memory of single processes, within a budget of CPU time: their proportional set sizes, and the peak of each.
 
-The resident size of a process includes every page that it shares: added up over forked data loaders a page counts once
-for each of them. The proportional set size (Pss) divides each page by the number of its users, so that sums are right
-(https://docs.kernel.org/filesystems/proc.html, ``smaps_rollup``). The kernel walks the whole page table for it, for
-about 10 ms per GiB. So there is a budget of CPU time, and the rest is estimated from earlier readings.
+The resident size of a process includes every page that it shares: in the sum over forked data loaders a page counts
+once for each of them. The proportional set size (Pss) divides each page by the number of its users, so that sums are
+right (https://docs.kernel.org/filesystems/proc.html, ``smaps_rollup``). The kernel walks the whole page table for it,
+for about 10 ms per GiB. The sizes of processes beyond the budget are estimated from earlier readings.
 """
 
 import time
@@ -19,9 +19,9 @@ from jobmeter.collect.process.stat import Key, ProcessStat, read_high_water, rea
 SHARE = 0.0025
 """Share of one core for readings, over time."""
 BURST_SECONDS = 0.25
-"""CPU time that may be taken at once after a pause."""
+"""CPU time that may be used at once after a pause."""
 _AGAIN_SECONDS = 60.0
-"""Age in seconds at which an idle process is read again: pages may be shared with processes of other jobs."""
+"""Age in seconds at which an idle process is read again: processes of other jobs may share its pages."""
 _KIB = 1024
 
 
@@ -34,7 +34,7 @@ class MemoryMeasure(StrEnum):
 
 
 class _Reading(NamedTuple):
-    """Reading of a process; ``turn`` numbers all readings, ``seconds`` is the time of the clock.
+    """Reading of a process. ``turn`` numbers all readings, ``seconds`` is the time of the clock.
 
     ``value`` is absent if the process has none, or is not readable; ``resident`` and ``cpu_ticks`` are the size and the
     CPU time of the process at the reading.
@@ -51,7 +51,7 @@ class _Reading(NamedTuple):
 class _Kind:
     """Figure of a process: its reader, and the last readings.
 
-    ``changed`` is the last reading before a process began or ended: that process may have shared pages with the others.
+    ``changed`` is the last reading before a process began or ended, which may share pages with the others.
     """
 
     read: Callable[[ProcessStat], float | None]
@@ -85,10 +85,10 @@ class ProcessMemory:
         self._turn = 0
 
     def update(self, shared: Iterable[ProcessStat], own: Iterable[ProcessStat]) -> None:
-        """Read as many as the budget allows, the longest unread first, and drop all other processes.
+        """Read as many processes as the budget allows, the longest unread first. Drop all other processes.
 
-        For ``shared`` the proportional set size is read, for ``own`` the peak of each. A process that has not run since
-        its reading is read once a minute, and when another one begins or ends.
+        For ``shared`` the proportional set size is read, for ``own`` the peak. A process that has not run since its
+        reading is read once a minute, and when another one begins or ends.
         """
         now = self._clock()
         due: list[tuple[int, int, _Kind, ProcessStat]] = []
@@ -111,7 +111,7 @@ class ProcessMemory:
     def read_proportional(self, stats: Iterable[ProcessStat]) -> tuple[float, MemoryMeasure]:
         """Return the total memory of these processes, and how it was measured.
 
-        An unread process is assumed to share as much as the others.
+        Unread processes are assumed to share as much as the others.
         """
         read: list[tuple[float, int]] = []
         unread: list[int] = []
@@ -152,7 +152,7 @@ class ProcessMemory:
 
 
 def _update_proportional(value: float, before: int, now: int) -> float:
-    """Update an older proportional size: growth is the process's own memory, shrinkage is of both kinds."""
+    """Update an older proportional size. Growth is the process's own memory; both kinds shrink in proportion."""
     if now >= before:
         return value + now - before
     return value * now / before if before else 0.0

@@ -1,4 +1,4 @@
-"""Files of processes that every scan reads: they stay open, and an unchanged text is not parsed again."""
+"""Files of processes that every scan reads. They stay open, and an unchanged text is not parsed again."""
 
 import os
 import resource
@@ -8,9 +8,9 @@ from typing import Generic, NamedTuple, TypeVar
 T = TypeVar("T")
 
 _MOST_BYTES = 4_096
-"""Bytes of one reading. The content of these files is less than half as long."""
+"""Most bytes of one reading. These files are less than half as long."""
 _SHARE = 4
-"""Divisor of the permitted descriptors: the files of one name may use a quarter of these."""
+"""Divisor of the permitted descriptors: the share of the files of one name."""
 
 
 class _OpenFile(NamedTuple, Generic[T]):
@@ -22,12 +22,12 @@ class _OpenFile(NamedTuple, Generic[T]):
 class OpenFiles(Generic[T]):
     """Files of one name of many processes. A reading is one system call instead of four. For one thread.
 
-    An open file belongs to its process even when the process number is used again: the kernel then reports an error.
-    Beyond a quarter of the permitted descriptors, each reading opens and closes its file.
+    An open file belongs to its process, even after the number of the process is used again. Beyond a quarter of the
+    permitted descriptors, each reading opens and closes its file.
     """
 
     def __init__(self, proc_root: str, name: str, parse: Callable[[int, bytes], T | None]) -> None:
-        """``parse`` returns the content of a process's file; None if the text is invalid."""
+        """``parse`` returns the content of a process's file; None for an invalid text."""
         self._proc = proc_root
         self._name = name
         self._parse = parse

@@ -11,14 +11,14 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class Key(NamedTuple):
-    """The identity of a process: its number, which is reused, with its start time."""
+    """Identity of a process: its number, which is reused, and its start."""
 
     pid: int
     start: int
 
 
 class ProcessIo(NamedTuple):
-    """Bytes read from and written to storage, and bytes of all calls that read or write: cached ones, and pipes."""
+    """Bytes read from and written to storage, then bytes of all calls that read or write: cached ones, and pipes."""
 
     read: float
     write: float
@@ -82,10 +82,7 @@ def read_high_water(proc_root: str, pid: int) -> float | None:
 
 
 def read_io(proc_root: str, pid: int) -> ProcessIo | None:
-    """Return the bytes that the process and its waited-for children moved.
-
-    None if the process is gone or not readable.
-    """
+    """Return the bytes that the process and its waited-for children moved; None if it is not readable."""
     text = files.read(f"{proc_root}/{pid}/io")
     return parse_io(pid, text) if text else None
 

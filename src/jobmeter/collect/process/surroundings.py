@@ -1,4 +1,4 @@
-"""Limits of a process and traffic of its network namespace, from its /proc folder."""
+"""Limits of a process, and the traffic of its network namespace, from its folder in /proc."""
 
 from jobmeter.collect import files
 from jobmeter.collect.cgroup.paths import Hierarchies, read_groups
@@ -11,7 +11,7 @@ Allowance = tuple[float | None, float | None]
 
 
 def read_machine_limits(proc_root: str) -> Allowance:
-    """CPUs and bytes of memory of the machine."""
+    """Return the CPUs and the bytes of memory of the machine."""
     lines = (files.read(f"{proc_root}/stat") or b"").splitlines()
     cpus = sum(line.startswith(b"cpu") and line[3:4].isdigit() for line in lines)
     total = (files.read_pairs(f"{proc_root}/meminfo") or {}).get(b"MemTotal")
@@ -21,7 +21,7 @@ def read_machine_limits(proc_root: str) -> Allowance:
 def read_allowance(proc_root: str, pid: int, reader: GroupReader, machine: Allowance) -> Allowance:
     """Return the cores and bytes that a process may use by its groups, its CPU set and the machine.
 
-    None for a process that is gone.
+    Both are None for a process that is gone.
     """
     groups = read_groups(proc_root, pid)
     if groups is None:

@@ -1,4 +1,4 @@
-"""Sums of the counters of processes that come and go. They never decrease and never exceed the real usage.
+"""Sums of the counters of processes that come and go. They never fall and never exceed the real usage.
 
 A process's counters include the counters of children that it has waited for. So when a child is gone, its usage appears
 in its parent, unless the parent did not wait for it (it ended first, or ignores its children): then it would be lost.
@@ -8,9 +8,9 @@ owner.
 Processes are read one after the other, so a parent may be read before it waits for a child, and the child after it.
 Usage that no living ancestor has taken over is therefore retained only at the second update. A process that was missing
 and is back, or whose final figures come late, is not counted twice. Neither are its descendants, for which it may have
-waited, and whose usage was retained in the meantime.
+waited, and whose usage was retained meanwhile.
 
-A process may change its owner: its earlier usage stays with the previous owner, also when its parent takes over both.
+A process may change its owner. Its earlier usage stays with the previous owner, also when its parent takes over both.
 """
 
 from collections import defaultdict
@@ -32,8 +32,8 @@ _REMEMBERED = 4_096
 class ProcessReading(Generic[K, O]):
     """Counts of one process, its owner, and its parent, which will take over its counts.
 
-    ``waited`` is the part of ``values`` that was taken over from children; absent if unknown. A process that is
-    ``late`` is older than its membership: usage before its first reading belongs to nobody.
+    ``waited`` is the part of ``values`` that came from children, absent if unknown. ``late``: the process is older than
+    its membership, and usage before its first reading belongs to nobody.
     """
 
     owner: O
@@ -63,7 +63,7 @@ class _Retained(Generic[O]):
 
 @dataclass(frozen=True, slots=True)
 class _Closed(Generic[K, O]):
-    """Process whose counts were divided at an update: its last reading and the part that belongs to other owners."""
+    """Process whose counts were divided at an update: its last reading, and the part of other owners."""
 
     reading: ProcessReading[K, O]
     foreign: Values
@@ -96,7 +96,7 @@ class ProcessTotals(Generic[K, O]):
         return key in self._last or key in self._missing or key in self._closed
 
     def resume(self, floors: Mapping[O, Values]) -> None:
-        """Set the sums of an earlier run: the difference belongs to processes that are gone."""
+        """Set the sums of an earlier run. The difference belongs to processes that are gone."""
         self._floors = dict(floors)
 
     def update(
@@ -108,8 +108,8 @@ class ProcessTotals(Generic[K, O]):
         """Update with the current counts.
 
         ``ended`` are final counts of processes reaped since the last call by a parent outside. ``left`` are final
-        counts of processes whose parent may have taken them over; they include the usage of their children that were
-        reaped before the last call.
+        counts of processes whose parent may have taken them over; they include the usage of children reaped before the
+        last call.
         """
         final, last = ended or {}, left or {}
         now = {**live, **final}
@@ -130,7 +130,7 @@ class ProcessTotals(Generic[K, O]):
         }
 
     def get_totals(self) -> dict[O, Values]:
-        """The sums of every owner until it is forgotten. They never decrease."""
+        """Return the sums of every owner until it is forgotten."""
         sums = {**dict.fromkeys(self._highest, self._zero), **self._gone}
         for key, reading in self._last.items():
             own = _subtract(self._subtract_foreign(key, reading), self._undecided.get(key, self._zero))
@@ -180,7 +180,7 @@ class ProcessTotals(Generic[K, O]):
         now: Mapping[K, ProcessReading[K, O]],
         final: Mapping[K, ProcessReading[K, O]],
     ) -> dict[K, _Missing[K, O]]:
-        """Add counts of ended processes that no heir took over to their owners. Returns the undecided processes."""
+        """Add counts of ended processes that no heir took over to their owners. Return the undecided processes."""
         together: defaultdict[tuple[K | None, K | None, int], list[K]] = defaultdict(list)
         for key, missing in gone.items():
             heir = self._find_heir(missing, now)
@@ -241,7 +241,7 @@ class ProcessTotals(Generic[K, O]):
             del self._closed[key]
 
     def _take_back(self, key: K, owner: O, retained: _Retained[O], most: Values) -> Values:
-        """Exclude retained counts from the owner, or from a process of another owner. Return their amount."""
+        """Exclude retained counts from the owner, or from a process of another owner. Return the excluded amount."""
         back = _take_least(most, retained.values)
         retained.values = _subtract(retained.values, back)
         if owner == retained.owner:
@@ -251,7 +251,7 @@ class ProcessTotals(Generic[K, O]):
         return back
 
     def _take_back_below(self, key: K, now: ProcessReading[K, O], before: ProcessReading[K, O], since: int) -> None:
-        """Take back what was retained of a process's descendants while it was missing, if it has waited for them."""
+        """Take back the retained counts of a process's descendants, if it has waited for them while it was missing."""
         taken = _subtract(_read_waited(now), _read_waited(before))
         if not any(taken):
             return

@@ -1,4 +1,4 @@
-"""Starts and ends of processes: the kernel's process connector, ``include/uapi/linux/cn_proc.h``, and its counts.
+"""Starts and ends of processes: the kernel's process connector, ``include/uapi/linux/cn_proc.h``.
 
 It needs CONFIG_PROC_EVENTS, the machine's own namespaces of processes, users and networks, and, before Linux 6.6,
 CAP_NET_ADMIN.
@@ -22,13 +22,13 @@ _EVENT = netlink.HEADER + _CONNECTOR.size
 _DATA = _EVENT + 16
 _STRIDE = 80
 _MESSAGE = struct.Struct(f"={_EVENT}xI12x4I{_STRIDE - _DATA - 16}x")
-"""``struct proc_event`` in its message: what, and four numbers that depend on what."""
+"""``struct proc_event`` in its message: the kind of change, and four numbers that depend on the kind."""
 _DONE = 3
 _ANSWER_MS = 1_000
 
 
 def _number(value: int) -> int:
-    """A number as the program of a filter loads it: in network order."""
+    """Return a number in network order, as the program of a filter loads it."""
     return int.from_bytes(value.to_bytes(4, sys.byteorder), "big")
 
 
@@ -71,8 +71,8 @@ class Connector(EventSocket):
     def read_changes(self) -> Iterator[tuple[int, int, int, int, int]]:
         """Yield the waiting changes, oldest first, at most 256.
 
-        FORK has the number of the parent in the third place, and of the child in the last. EXEC and EXIT have the
-        process in the third.
+        The first field is the kind. FORK has the number of the parent in the third field, and of the child in the last.
+        EXEC and EXIT have the process in the third.
         """
         count = self.receive()
         return _MESSAGE.iter_unpack(memoryview(self.buffer)[: count * _STRIDE])
@@ -89,7 +89,7 @@ class Connector(EventSocket):
         self.send(_DONE, _CONNECTOR.pack(1, 1, 0, 0, len(payload), 0) + payload)
 
     def _await_answer(self) -> None:
-        """Wait for the answer, which contains an error number; inside a process namespace there is no answer."""
+        """Wait for the answer, which contains an error number. Inside a process namespace there is no answer."""
         poll = select.poll()
         poll.register(self.fileno(), select.POLLIN)
         while poll.poll(_ANSWER_MS):

@@ -10,10 +10,10 @@ _FILE = "processes.json"
 
 
 class ProcessCounts(msgspec.Struct, frozen=True):
-    """``missed`` processes began and ended unseen since ``since_ms``, when the agent started.
+    """Counts since ``since_ms``, when the agent started: ``missed`` processes began and ended unseen.
 
-    ``problem`` is the reason why the kernel's events are not read, empty if they are; ``problem_of_ends`` likewise for
-    last figures.
+    ``problem`` is the reason why the kernel's events are not read, ``problem_of_ends`` the same for last figures; both
+    are empty if they are read.
     """
 
     missed: int

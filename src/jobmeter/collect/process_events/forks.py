@@ -1,4 +1,4 @@
-"""Count processes that ended between two scans by the kernel's count of forks, if its events are unavailable."""
+"""Count processes that ended between two scans by the kernel's count of forks, for kernels without events."""
 
 from collections.abc import Collection
 

@@ -35,7 +35,7 @@ ACCEPT, DROP = "accept", "drop"
 class NetlinkStep(NamedTuple):
     """Instruction of a classic BPF program, which the kernel runs for each message: kernel.org, networking/filter.
 
-    A comparison continues at the step labelled ``true`` or ``false``; empty is the next one.
+    A comparison continues at the step with the label ``true`` or ``false``; empty is the next step.
     """
 
     code: int
@@ -72,7 +72,7 @@ class EventSocket:
     """
 
     def __init__(self, family: int, groups: int, size: int, program: Sequence[NetlinkStep] = ()) -> None:
-        """``size``: bytes of the longest message. Raises OSError if it is not permitted or not available."""
+        """``size``: bytes of the longest message. Raises OSError if the socket is not permitted or not available."""
         self.overruns = 0
         self._socket = socket.socket(
             socket.AF_NETLINK, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK, family
@@ -103,7 +103,7 @@ class EventSocket:
             slot.header.vector_count = 1
 
     def attach(self, program: Sequence[NetlinkStep]) -> None:
-        """Let the kernel drop what the program does not accept, before it is put into the buffer."""
+        """Let the kernel drop the messages that the program does not accept."""
         code = _assemble(program)
         memory = ctypes.create_string_buffer(code)
         length = len(code) // _INSTRUCTION.size
@@ -119,7 +119,7 @@ class EventSocket:
         self._socket.send(_MESSAGE.pack(HEADER + len(payload), kind, flags, 1, port) + payload)
 
     def receive(self) -> int:
-        """Read the waiting messages, at most 256, into ``buffer``, ``stride`` bytes apart. Returns their number."""
+        """Read the waiting messages, at most 256, into ``buffer``, ``stride`` bytes apart. Return their number."""
         count = self._receive(self.fileno(), self._slots, _TOGETHER, socket.MSG_DONTWAIT, None)
         if count >= 0:
             return int(count)
@@ -136,7 +136,7 @@ class EventSocket:
         return int(self._slots[at].length)
 
     def read_messages(self) -> Iterator[bytes]:
-        """Read the waiting messages as a whole, for answers. Raises OSError if one is an error."""
+        """Yield the waiting messages, for answers. Raises OSError if one is an error."""
         for at in range(self.receive()):
             message = bytes(self.buffer[at * self.stride : at * self.stride + self.measure(at)])
             kind = _MESSAGE.unpack_from(message)[1]

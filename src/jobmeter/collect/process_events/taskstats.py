@@ -1,7 +1,6 @@
 """Final figures of processes, as the kernel sends them when they end: ``include/uapi/linux/taskstats.h``.
 
-Unlike a process's entry in /proc they cannot be missed by a moment. They need CONFIG_TASKSTATS, the machine's own
-namespaces of processes and users, and CAP_NET_ADMIN.
+They need CONFIG_TASKSTATS, the machine's own namespaces of processes and users, and CAP_NET_ADMIN.
 """
 
 import errno
@@ -27,10 +26,9 @@ _VERSION = struct.Struct("=H")
 _NUMBER = struct.Struct("=I")
 _RAN = struct.Struct("=72xQ")
 _FIGURES = struct.Struct("=8xB63xQ48xI12xQ48xQ8xQQ16xQQ")
-"""Layout of ``struct taskstats``.
+"""Part of ``struct taskstats``: flags, nanoseconds on a CPU, process, microseconds since the start, peak resident KiB.
 
-Flags, nanoseconds on a CPU, process, microseconds since the start, most resident KiB, bytes that calls read and wrote,
-bytes read from and written to storage.
+Then the bytes that calls read and wrote, and the bytes read from and written to storage.
 """
 _FLAG = 8
 _LAST_THREAD, _FLAGGED_SINCE = 0x20, 12
@@ -41,9 +39,9 @@ _KIB = 1_024
 
 
 class TaskExit(NamedTuple):
-    """Figures of a process that has ended, without its children.
+    """Figures of a process that has ended, without its children. ``lived_seconds`` is the time since its start.
 
-    ``lived_seconds`` is the time since its start. ``io`` is absent if each of several threads had its own.
+    ``io`` is absent if each of several threads had its own.
     """
 
     pid: int
@@ -57,7 +55,7 @@ class TaskStats(EventSocket):
     """Reports the ends of processes. For one thread."""
 
     def __init__(self) -> None:
-        """Raise OSError if the kernel does not report events to this process, or in an unknown layout."""
+        """Raise OSError if the kernel sends no figures to this process, or in an unknown layout."""
         super().__init__(_FAMILY, 0, _LONGEST)
         try:
             self._kind = self._find_family()
@@ -98,7 +96,7 @@ class TaskStats(EventSocket):
         raise OSError(errno.EOPNOTSUPP, "the kernel has no TASKSTATS")
 
     def _find_layout(self) -> tuple[int, int, int]:
-        """Find the bounds and the version of the structure in a message, by the known figures of this process."""
+        """Return the bounds and the version of the structure in a message, by the known number of this process."""
         self._request(self._kind, _GET, netlink.attribute(_OF_PROCESS, _NUMBER.pack(os.getpid())))
         for kind, at, value in netlink.parse_attributes(self._await_answer()[_BODY:]):
             for inner, start, stats in netlink.parse_attributes(value) if kind == _OF_TASK else ():
@@ -120,7 +118,7 @@ class TaskStats(EventSocket):
 
 
 def _read_group_usage(body: bytes) -> tuple[int, int] | None:
-    """Return the number and the CPU time of a process of several threads, of which this was the last to end."""
+    """Return the number and the CPU time of a process of several threads; None without them."""
     for kind, _, value in netlink.parse_attributes(body):
         if kind == _OF_GROUP:
             found = {inner: part for inner, _, part in netlink.parse_attributes(value)}

@@ -1,9 +1,8 @@
-"""Follow the processes of jobs by the kernel's events, so that one that ends between two scans is found and counted.
+"""Follow the processes of jobs by the kernel's events, so that a process that ends between two scans is counted.
 
 A process is read when it begins to run a program: then its environment, command line and control group identify its
-job. Its children belong to its job. Its last figures come with its end. The reading thread has a CPU budget. On a node
-that starts programs too fast for the budget, it reads the processes that still run when it gets to them, and counts the
-others.
+job. Its children belong to its job. Its last figures come with its end. The thread has a CPU budget. If programs start
+too fast for the budget, it reads the processes that still run, and counts the others.
 """
 
 import logging
@@ -28,21 +27,18 @@ _LOOK_SECONDS = 0.002
 _MOST_READINGS = 64
 """Consecutive readings of events before they are processed."""
 MOST_GONE = 500
-"""Most processes of jobs that end between two scans and are counted individually.
-
-Further ones count through their parents.
-"""
+"""Most processes of jobs that end between two scans and are counted individually. The others count through parents."""
 _MOST_CHILDREN = 256
 _WAIT_MS = 500
 _MANY, _TOGETHER_SECONDS = 8, 0.05
-"""Number of events from which the next are collected for that many seconds: each reading is expensive."""
+"""Number of events from which the thread waits that many seconds for more, because each reading is expensive."""
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 
 Look = Callable[[int, Member | None], Process | None]
-"""Function that returns a process by its number and its parent's membership; None without a job.
+"""Function that returns a process by its number and its parent's membership; None for a process of no job.
 
 Raises ProcessLookupError or FileNotFoundError for a process that is gone.
 """
@@ -50,10 +46,10 @@ Raises ProcessLookupError or FileNotFoundError for a process that is gone.
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """Process of a job that has ended. ``stat`` is its last reading, absent if it was never found.
+    """Process of a job that has ended. ``stat`` is its last reading, absent if it was never read.
 
     ``final`` are its last figures, absent if the kernel does not send them. ``waited_seconds`` is the CPU time of its
-    other children. ``ended`` is the time of that reading, in seconds since the machine started.
+    other children. ``ended`` is the time of its end, in seconds since the machine started.
     """
 
     pid: int
@@ -67,10 +63,10 @@ class Gone:
 
 @dataclass(slots=True)
 class _Life:
-    """Known process: ``inherited`` is the membership of the parent when it forked this process, absent if not seen.
+    """Known process. ``inherited`` is the membership of its parent at the fork, absent if the fork was not seen.
 
-    ``waited_seconds`` is the CPU time of children that it had waited for at the last scan, or that had ended before it
-    was first read.
+    ``waited_seconds`` is the CPU time of children that it had waited for at the last scan, or that had ended before its
+    first reading.
     """
 
     member: Member
@@ -83,7 +79,7 @@ class _Life:
 
 @dataclass(slots=True)
 class _Unseen:
-    """Process that has begun to run a program and was not read since; the last one after scan ``turn`` began.
+    """Process that began to run a program, after scan ``turn``, and was not read since.
 
     ``children`` are its living descendants forked since, ``ended_seconds`` is the CPU time of the ended ones.
     """
@@ -121,7 +117,7 @@ class ProcessWatch:
         """Reason why last figures are not read; empty if they are."""
 
     def start(self, look: Look, begun: Callable[[Process], None]) -> None:
-        """Begin to read events on a thread, if the kernel permits it. Arguments as for ``open``."""
+        """Begin to read events on a thread, if the kernel permits it. For the arguments see ``open``."""
         if self.open(look, begun):
             Thread(target=self._run, name="process events", daemon=True).start()
 
@@ -134,7 +130,7 @@ class ProcessWatch:
     ) -> bool:
         """Subscribe to the kernel's events. False if the kernel does not permit it.
 
-        ``begun`` gets each process of a job that ``look`` finds. ``subscribe`` (with a flag for ends) and ``account``
+        ``begun`` gets each process of a job that ``look`` finds. ``subscribe``, with a flag for ends, and ``account``
         open the kernel's sources.
         """
         self._look, self._begun = look, begun
@@ -197,12 +193,10 @@ class ProcessWatch:
             self._lives = {pid: life for pid, life in self._lives.items() if life.member.owner.job not in jobs}
 
     def compare_scan(self, pids: Iterable[int], processes: Iterable[Process]) -> list[Gone]:
-        """Compare with a scan's processes, and with the processes of jobs.
+        """Compare with the processes of a scan, and return the processes of jobs that have ended.
 
-        Returns the processes of jobs that have ended.
-
-        The result includes all that had ended before the processes were read: otherwise their usage, which their
-        parents had taken over by then, would count twice.
+        Processes that ended before the scan read ``processes`` are included: their parents had taken over their usage
+        by then, so it would count twice.
         """
         if self.active:
             self._read()
@@ -249,7 +243,7 @@ class ProcessWatch:
                     source.close()
 
     def turn(self) -> int:
-        """Read the waiting events, then processes that have begun to run a program. Returns the number of events."""
+        """Read the waiting events, then processes that have begun to run a program. Return the number of events."""
         events = self._read()
         self._look_at_some()
         return events
@@ -273,7 +267,7 @@ class ProcessWatch:
         return len(changes) + len(finals)
 
     def _look_at_some(self) -> None:
-        """Read processes that have begun to run a program: the oldest one, and more as time allows.
+        """Read the oldest process that has begun to run a program, and more as time allows.
 
         Processes whose parents' job is unknown come first.
         """

@@ -1,1 +1,1 @@
-"""Numbers that programs report by themselves: received on this machine and attributed to jobs by process."""
+"""Numbers that programs report: received on this machine and attributed to jobs by process."""

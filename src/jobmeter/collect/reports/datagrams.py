@@ -1,8 +1,8 @@
-"""Receive datagrams on a Unix socket, with the process number of each sender from the kernel.
+"""Receive datagrams of programs, with the process number of each sender.
 
-``SO_PASSCRED`` (unix(7)) attaches the sender's process number, as this process's namespace numbers it: no sender can
-claim another one. A process outside this namespace has the number 0. Only root with CAP_SYS_ADMIN may send another
-number.
+On a Unix socket the kernel attaches the sender's process number (``SO_PASSCRED``, unix(7)), as this process's namespace
+numbers it: no sender can claim another one. A process outside this namespace has the number 0. Only root with
+CAP_SYS_ADMIN may send another number.
 """
 
 import contextlib
@@ -13,9 +13,10 @@ import select
 import socket
 import stat
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 from jobmeter.collect.budget import MeasuringBudget
 from jobmeter.collect.reports.settings import BURST_SECONDS, SHARE
@@ -27,7 +28,7 @@ _ANCILLARY = socket.CMSG_SPACE(_CREDENTIALS.size)
 _LONGEST = 65_536
 _BUFFER = 4 * 2**20
 """Bytes of the kernel's buffer that are requested."""
-_LAST_READS = 1_000
+_LAST_READS = 10_000
 
 _log = logging.getLogger(__name__)
 
@@ -75,60 +76,57 @@ def _has_receiver(address: str) -> bool:
     return True
 
 
-class DatagramSocket:
-    """Socket and the thread that reads from it. ``take`` gets each sender's process number and bytes.
+class DatagramReceiver:
+    """Datagram socket and the thread that reads it. ``take`` gets each sender's process number and bytes.
 
-    Raises OSError if the socket cannot be made, ConflictError if another process receives there.
+    A subclass binds the socket and finds the process, 0 for an unknown one. While the budget is overdrawn nothing is
+    read, and the kernel's queue fills.
     """
 
-    def __init__(self, place: str, take: Callable[[int, bytes], None], budget: MeasuringBudget | None = None) -> None:
-        """``place`` is a value of ``JOBMETER_SOCKET``. ``budget`` bounds the CPU time; the default is ``SHARE``.
+    def __init__(
+        self,
+        family: socket.AddressFamily,
+        option: int,
+        name: str,
+        take: Callable[[int, bytes], None],
+        budget: MeasuringBudget | None,
+    ) -> None:
+        """``option`` attaches the ancillary data to each datagram. ``name`` is the thread's. Raises OSError.
 
-        While the budget is overdrawn nothing is read. The kernel's queue fills, and senders count what they cannot
-        send.
+        ``budget`` bounds the CPU time; the default is ``SHARE``.
         """
         self._budget = budget or MeasuringBudget(SHARE, BURST_SECONDS)
-        self.place = place
         self._take = take
-        self._address = places.make_address(place)
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+        self._socket = socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
         try:
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+            self._socket.setsockopt(socket.SOL_SOCKET, option, 1)
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
             self._bind()
         except BaseException:
             self._socket.close()
             raise
         self._reader, self._writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        self._thread = Thread(target=self._run, name="program reports", daemon=True)
+        self._thread = Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
         """Begin to receive."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Take what has arrived, and remove the socket."""
+        """Take what has arrived, and close the socket."""
         os.write(self._writer, b"x")
         if self._thread.ident is not None:
             self._thread.join(timeout=5.0)
         for descriptor in (self._reader, self._writer):
             os.close(descriptor)
         self._socket.close()
-        if not self._address.startswith("\0"):
-            with contextlib.suppress(OSError):
-                Path(self._address).unlink()
 
     def _bind(self) -> None:
-        path = None if self._address.startswith("\0") else Path(self._address)
-        if path is not None and path.exists():
-            if not stat.S_ISSOCK(path.lstat().st_mode):
-                raise ConflictError(f"{path} is no socket: remove it, or name another path")
-            if _has_receiver(self._address):
-                raise ConflictError(f"another process receives at {path}: stop it, or name another path")
-            path.unlink()
-        self._socket.bind(self._address)
-        if path is not None:
-            path.chmod(0o666)  # the kernel says who sends, so that everybody may
+        raise NotImplementedError
+
+    def _find_sender(self, ancillary: Mapping[int, bytes], sender: Any) -> int:  # noqa: ANN401 - as of the family
+        """Return the process number of a sender by its address and by the ancillary data of its datagram."""
+        raise NotImplementedError
 
     def _run(self) -> None:
         poll = select.poll()
@@ -148,18 +146,54 @@ class DatagramSocket:
                 select.select([self._reader], [], [], pause)
 
     def _read(self) -> bool:
+        """Read one datagram. False if none waits."""
         try:
-            data, ancillary, _, _ = self._socket.recvmsg(_LONGEST, _ANCILLARY, socket.MSG_DONTWAIT)
+            data, ancillary, _, sender = self._socket.recvmsg(_LONGEST, _ANCILLARY, socket.MSG_DONTWAIT)
         except OSError:
             return False
-        for level, kind, content in ancillary:
-            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS) and len(content) >= _CREDENTIALS.size:
-                process = _CREDENTIALS.unpack_from(content)[0]
-                break
-        else:
-            process = 0
+        own = {kind: content for level, kind, content in ancillary if level == socket.SOL_SOCKET}
         try:
-            self._take(process, data)
+            self._take(self._find_sender(own, sender), data)
         except Exception:  # noqa: BLE001 - a message must not stop the others
-            _log.exception("a message of process %d cannot be taken", process)
+            _log.exception("a message of a program cannot be taken")
         return True
+
+
+class DatagramSocket(DatagramReceiver):
+    """Unix socket at ``place``, a value of ``JOBMETER_SOCKET``.
+
+    Raises OSError if the socket cannot be made, ConflictError if another process receives there.
+    """
+
+    def __init__(self, place: str, take: Callable[[int, bytes], None], budget: MeasuringBudget | None = None) -> None:
+        self.place = place
+        self._address = places.make_address(place)
+        super().__init__(socket.AF_UNIX, socket.SO_PASSCRED, "program reports", take, budget)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Variable by which programs find the socket."""
+        return {places.VARIABLE: self.place}
+
+    def stop(self) -> None:
+        """Take what has arrived, and remove the socket."""
+        super().stop()
+        if not self._address.startswith("\0"):
+            with contextlib.suppress(OSError):
+                Path(self._address).unlink()
+
+    def _bind(self) -> None:
+        path = None if self._address.startswith("\0") else Path(self._address)
+        if path is not None and path.exists():
+            if not stat.S_ISSOCK(path.lstat().st_mode):
+                raise ConflictError(f"{path} is no socket: remove it, or name another path")
+            if _has_receiver(self._address):
+                raise ConflictError(f"another process receives at {path}: stop it, or name another path")
+            path.unlink()
+        self._socket.bind(self._address)
+        if path is not None:
+            path.chmod(0o666)  # the kernel says who sends, so that everybody may
+
+    def _find_sender(self, ancillary: Mapping[int, bytes], sender: Any) -> int:  # noqa: ANN401, ARG002
+        content = ancillary.get(socket.SCM_CREDENTIALS, b"")
+        return int(_CREDENTIALS.unpack_from(content)[0]) if len(content) >= _CREDENTIALS.size else 0

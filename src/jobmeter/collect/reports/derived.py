@@ -28,7 +28,7 @@ class _Progress:
 
 
 class DerivedValues:
-    """Follows the steps of each process. For one thread at a time."""
+    """Derive values from the steps of each process. For one thread at a time."""
 
     def __init__(self, products: Callable[[], Iterable[str]]) -> None:
         self._products = products
@@ -69,7 +69,7 @@ class DerivedValues:
         self._progress = {key: one for key, one in self._progress.items() if key[0] not in gone}
 
     def _measure_share(self, meta: Meta, steps_a_second: float, tokens_a_second: float) -> float | None:
-        """Return the share of the peak that the reported operations are; None if a part of the fraction is unknown."""
+        """Return the share of the peak that the reported operations are; None if one of both is unknown."""
         operations = _read_positive(meta, "flops_per_token") * tokens_a_second
         operations = operations or _read_positive(meta, "flops_per_step") * steps_a_second
         peak = _read_positive(meta, "peak_flops") or self._find_peak(meta)
@@ -78,7 +78,7 @@ class DerivedValues:
 
     def _find_peak(self, meta: Meta) -> float:
         products = {str(meta["device"])} if "device" in meta else set(self._products())
-        # On a node with several products nobody said which one computes.
+        # On a node with several products it is unknown which one computes.
         peaks = {find_peak_flops(product, str(meta.get("precision", "bf16"))) for product in products}
         return next(iter(peaks)) or 0.0 if len(peaks) == 1 else 0.0
 

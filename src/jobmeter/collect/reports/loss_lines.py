@@ -1,7 +1,7 @@
 """Numbers in lines that training programs print, in the known forms of their frameworks.
 
-A line counts only if it has the whole form, so that prose with the word "loss" does not. Each row names the source file
-that prints the form.
+A line counts only if it has the whole form, so that prose with the word "loss" does not. Each form names the source
+file that prints it.
 """
 
 import ast
@@ -23,7 +23,10 @@ class LineNumbers(NamedTuple):
 
 
 class LineForm(NamedTuple):
-    """Form of a framework. ``hint`` is a text that each such line contains, searched first because it is cheap."""
+    """Form of a framework.
+
+    ``hint`` is a text that each such line contains. It is searched first because that is cheap.
+    """
 
     name: str
     hint: str
@@ -32,7 +35,7 @@ class LineForm(NamedTuple):
 
 
 def _make_pattern_reader(pattern: str) -> Callable[[str], LineNumbers | None]:
-    """Read a line by a pattern whose groups are names of values; ``step`` is the step."""
+    """Return a reader by a pattern whose groups are names of values; ``step`` is the step."""
     compiled = re.compile(pattern)
 
     def read(line: str) -> LineNumbers | None:

@@ -1,12 +1,11 @@
-"""Receive StatsD over UDP and OpenTelemetry's metrics over HTTP on ports of the loopback address, if asked for."""
+"""Receive StatsD over UDP and OpenTelemetry's metrics over HTTP, on configured ports of the loopback address."""
 
-import logging
 import socket
 import struct
 import zlib
 from collections import defaultdict
-from collections.abc import Callable
-from threading import Event, Lock, Thread
+from collections.abc import Callable, Mapping
+from threading import Lock
 from typing import Any
 
 import msgspec
@@ -14,6 +13,7 @@ import msgspec
 from jobmeter.collect.budget import MeasuringBudget
 from jobmeter.collect.clock import SampleClock
 from jobmeter.collect.local_http import LOOPBACK, MOST_BODY, LocalHandler, LocalServer
+from jobmeter.collect.reports.datagrams import DatagramReceiver
 from jobmeter.collect.reports.ports import PortOwners
 from jobmeter.collect.reports.receiver import ProgramReports, ReportSource
 from jobmeter.collect.reports.reporter import ReportedPoint
@@ -24,80 +24,39 @@ from jobmeter.model.time import NS_PER_MS
 from jobmeter.wire.otlp import points
 
 _MOST_CONNECTIONS = 64
-_LONGEST_DATAGRAM = 65_536
 _REQUEST_SECONDS = 10
 _PATH = "/v1/metrics"
-_BUFFER = 4 * 2**20
 _SO_RXQ_OVFL = 40
 """Option that attaches the number of dropped datagrams to each message: socket(7)."""
 _COUNT = struct.Struct("=I")
-_ANCILLARY = socket.CMSG_SPACE(_COUNT.size)
-
-_log = logging.getLogger(__name__)
 
 
-class StatsdPort:
+class StatsdPort(DatagramReceiver):
     """UDP socket for StatsD. ``port`` 0: the system chooses. Raises OSError if the port is taken."""
 
     def __init__(
         self, port: int, owners: PortOwners, take: Callable[[int, bytes], None], budget: MeasuringBudget | None = None
     ) -> None:
-        """``budget`` bounds the CPU time, by default to ``SHARE``. If overdrawn, the kernel drops datagrams."""
         self.lost = 0
         """Datagrams that the kernel dropped because they were not read in time."""
-        self._budget = budget or MeasuringBudget(SHARE, BURST_SECONDS)
         self._owners = owners
-        self._take = take
-        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        try:
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
-            self._socket.setsockopt(socket.SOL_SOCKET, _SO_RXQ_OVFL, 1)
-            self._socket.bind((LOOPBACK, port))
-        except OSError:
-            self._socket.close()
-            raise
-        self._stopping = Event()
-        self._thread = Thread(target=self._run, name="statsd", daemon=True)
+        self._port = port
+        super().__init__(socket.AF_INET, _SO_RXQ_OVFL, "statsd", take, budget)
 
     @property
     def environment(self) -> dict[str, str]:
         """Variables by which clients of StatsD and DogStatsD find the port."""
-        port = str(self._socket.getsockname()[1])
         host = {"STATSD_HOST": LOOPBACK, "DD_AGENT_HOST": LOOPBACK}
-        return {**host, "STATSD_PORT": port, "DD_DOGSTATSD_PORT": port}
+        return {**host, "STATSD_PORT": str(self._port), "DD_DOGSTATSD_PORT": str(self._port)}
 
-    def start(self) -> None:
-        """Begin to receive."""
-        self._thread.start()
+    def _bind(self) -> None:
+        self._socket.bind((LOOPBACK, self._port))
+        self._port = self._socket.getsockname()[1]
 
-    def stop(self) -> None:
-        """Take what has arrived, and close the port."""
-        self._stopping.set()
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as own:
-            own.sendto(b"", self._socket.getsockname())
-        if self._thread.ident is not None:
-            self._thread.join(timeout=5.0)
-        self._socket.close()
-
-    def _run(self) -> None:
-        own = self._socket.getsockname()[1]
-        pause = 0.0
-        while not (pause and self._stopping.wait(pause)):
-            try:
-                data, ancillary, _, sender = self._socket.recvmsg(_LONGEST_DATAGRAM, _ANCILLARY)
-            except OSError:
-                return
-            if not data and self._stopping.is_set():
-                return
-            for level, kind, content in ancillary:
-                if (level, kind) == (socket.SOL_SOCKET, _SO_RXQ_OVFL) and len(content) >= _COUNT.size:
-                    self.lost = _COUNT.unpack_from(content)[0]
-            self._budget.begin()
-            try:
-                self._take(self._owners.find("udp", sender, own) or 0, data)
-            except Exception:  # noqa: BLE001 - a message must not stop the others
-                _log.exception("a StatsD message cannot be taken")
-            pause = self._budget.end()
+    def _find_sender(self, ancillary: Mapping[int, bytes], sender: Any) -> int:  # noqa: ANN401 - as of the base class
+        if len(content := ancillary.get(_SO_RXQ_OVFL, b"")) >= _COUNT.size:
+            self.lost = _COUNT.unpack_from(content)[0]
+        return self._owners.find("udp", sender, self._port) or 0
 
 
 class _MetricsHandler(LocalHandler):
@@ -145,7 +104,10 @@ class OtlpPort(LocalServer):
         clock: SampleClock,
         budget: MeasuringBudget | None = None,
     ) -> None:
-        """``budget`` bounds the CPU time of all requests; the default is ``SHARE``. Others are refused (429)."""
+        """``budget`` bounds the CPU time of all requests; the default is ``SHARE``.
+
+        Further requests are refused (429).
+        """
         self._budget = budget or MeasuringBudget(SHARE, BURST_SECONDS)
         self._turn = Lock()
         self._owners = owners
@@ -160,7 +122,7 @@ class OtlpPort(LocalServer):
         return {"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": endpoint, "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL": "http/protobuf"}
 
     def take(self, sender: tuple[str, int], body: bytes, *, json: bool) -> tuple[int, str]:
-        """Take a message of a sender, and return the status of the answer and the problem, if any."""
+        """Take a message of a sender. Return the status of the answer and the problem, if any."""
         with self._turn:
             self._budget.begin()
             try:

@@ -1,4 +1,4 @@
-"""Find the process at the other end of a loopback connection: by the inode of its socket in /proc."""
+"""Find the process at the other end of a loopback connection, by the inode of its socket in /proc."""
 
 import os
 import socket
@@ -24,8 +24,7 @@ _ANY, _MAPPED = "00000000", f"{'0' * 16}{socket.htonl(0xFFFF):08X}"
 class PortOwners:
     """Remembers the process of each sender for five seconds. Thread-safe.
 
-    Only ``processes`` are searched. A sender in another network namespace cannot reach the loopback
-    address of this one.
+    Only ``processes`` are searched.
     """
 
     def __init__(self, processes: Callable[[], Iterable[int]], proc_root: str = "/proc") -> None:
@@ -36,7 +35,10 @@ class PortOwners:
         self._searches = TokenBucket(_SEARCHES_A_SECOND, _SEARCHES_A_SECOND, monotonic())
 
     def find(self, protocol: str, sender: tuple[str, int], port: int) -> int | None:
-        """Return the process that sends from an address to our port (``tcp`` or ``udp``); None if unknown."""
+        """Return the process that sends from an address to this process's port; None if unknown.
+
+        ``protocol`` is ``tcp`` or ``udp``.
+        """
         now = monotonic()
         key = protocol, *sender, port
         with self._lock:
@@ -77,7 +79,7 @@ class PortOwners:
         return 0
 
     def _find_inodes(self, table: str, addresses: set[str], port: int) -> list[str]:
-        """Return the inodes of the open sockets of these addresses that send to our port, or to any."""
+        """Return the inodes of the open sockets of these addresses that send to a port, or are not connected."""
         ends = f":{port:04X}", ":0000"
         lines = (files.read(str(Path(self._proc, "net", table)), _MOST_BYTES) or b"").decode().splitlines()[1:]
         rows = (line.split() for line in lines)

@@ -1,4 +1,4 @@
-"""Everything that receives the numbers of programs at one place of measurement, also from files of TensorBoard."""
+"""Receivers of the numbers of programs at one place of measurement, with a reader of TensorBoard's files."""
 
 import logging
 import os
@@ -26,9 +26,10 @@ MOST_FILES = 256
 MOST_BYTES = 256 * 1024
 """Most bytes of all files that one collection reads."""
 _NAME = "tfevents"
+_log = logging.getLogger(__name__)
 _MOST_DESCRIPTORS = 1_024
 _ENDED_MS = 60_000
-"""Time after the last look at a file in a process's descriptors, after which it is closed."""
+"""Time after which a file is closed that no process has open."""
 
 
 @dataclass(slots=True)
@@ -39,42 +40,35 @@ class _FollowedFile:
     reader: EventFileReader = field(default_factory=EventFileReader)
 
 
+@dataclass(slots=True, eq=False)
 class EventFileCollector:
-    """Finds the files every ``every_ms`` and reads what was appended at each collection.
+    """Searches for open files every ``every_ms``, and reads the appended values at each collection.
 
-    Their values go to ``reports``, which returns the samples.
+    The values go to ``reports``, which returns the samples.
     """
 
     name = "event_files"
     metrics = ()
 
-    def __init__(
-        self,
-        reports: ProgramReports,
-        processes: Callable[[], Iterable[int]],
-        clock: SampleClock,
-        every_ms: int,
-        proc_root: str = "/proc",
-    ) -> None:
-        self._reports = reports
-        self._processes = processes
-        self._clock = clock
-        self._every_ms = every_ms
-        self._proc = proc_root
-        self._due_ms = 0
-        self._files: dict[tuple[int, int], _FollowedFile] = {}
+    reports: ProgramReports
+    processes: Callable[[], Iterable[int]]
+    clock: SampleClock
+    every_ms: int
+    proc_root: str = "/proc"
+    _due_ms: int = 0
+    _files: dict[tuple[int, int], _FollowedFile] = field(default_factory=dict)
 
     def collect(self, now_ms: int) -> Samples:
         """Read the files. Returns no samples of its own."""
         if now_ms >= self._due_ms:
-            self._due_ms = now_ms + self._every_ms
-            for process in self._processes():
+            self._due_ms = now_ms + self.every_ms
+            for process in self.processes():
                 self._find(process, now_ms)
         left = MOST_BYTES
-        offset_ms = self._clock.measure_wall_offset_ms()
+        offset_ms = self.clock.measure_wall_offset_ms()
         for key, file in list(self._files.items()):
             left -= self._read(file, left, offset_ms)
-            if file.reader.damaged or now_ms - file.last_ms > max(_ENDED_MS, 3 * self._every_ms):
+            if file.reader.damaged or now_ms - file.last_ms > max(_ENDED_MS, 3 * self.every_ms):
                 os.close(file.descriptor)
                 del self._files[key]
         return []
@@ -86,7 +80,7 @@ class EventFileCollector:
         self._files.clear()
 
     def _find(self, process: int, now_ms: int) -> None:
-        folder = f"{self._proc}/{process}/fd"
+        folder = f"{self.proc_root}/{process}/fd"
         try:
             names = os.listdir(folder)[:_MOST_DESCRIPTORS]  # noqa: PTH208 - faster
         except OSError:
@@ -107,7 +101,7 @@ class EventFileCollector:
             return
         if not stat.S_ISREG(found.st_mode) or len(self._files) >= MOST_FILES:
             return
-        reporter = self._reports.find_reporter(process)
+        reporter = self.reports.find_reporter(process)
         if reporter is not None:
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
             self._files[key] = _FollowedFile(descriptor, reporter, now_ms)
@@ -124,15 +118,12 @@ class EventFileCollector:
             if 0 <= event.wall_time < 2**40
         ]
         if points:
-            self._reports.add(file.reporter, ReportSource.FILES, points)
+            self.reports.add(file.reporter, ReportSource.FILES, points)
         return len(data)
 
 
-_log = logging.getLogger(__name__)
-
-
 class ProgramReceiver:
-    """Collector, record source and sockets together. A place that cannot be opened is reported, the others work."""
+    """Collector, record source and sockets together. A place that cannot be opened is reported; the others work."""
 
     def __init__(self, place: NodeIdentity, collectors: JobCollectors, clock: SampleClock, every_ms: int) -> None:
         """``every_ms`` is the interval of searches for event files."""
@@ -153,7 +144,7 @@ class ProgramReceiver:
     def extend_environment(self, environment: Mapping[str, str]) -> dict[str, str]:
         """Return the environment of a program, with the variables by which it finds the places.
 
-        The socket of an outer run is replaced; other variables that the user set stay.
+        The socket of an outer run is replaced; other variables of the user stay.
         """
         own = {name: value for name, value in self._environment.items() if name == VARIABLE}
         return {**self._environment, **environment, **own}
@@ -216,7 +207,7 @@ class ProgramReceiver:
             return
         made.start()
         self._open.append(made)
-        self._environment |= made.environment if not isinstance(made, DatagramSocket) else {VARIABLE: made.place}
+        self._environment |= made.environment
 
     def _open_datagrams(self, place: str | None, process: int | None) -> DatagramSocket:
         place = place or (find_agent_socket() if process is None else run_socket(process))

@@ -1,7 +1,7 @@
-"""Collector and record source of what programs report: values as ``app.*``, events, and facts about the job.
+"""Collector and record source of program reports: values as ``app.*``, events, and facts about the job.
 
 Values have the times of their reports. Everything that a program controls is bounded: names, values a second, events a
-minute, facts. What exceeds a bound is counted in ``app.dropped`` of the replica.
+minute, facts. Values beyond a bound are counted in ``app.dropped`` of the replica.
 """
 
 import logging
@@ -38,7 +38,7 @@ VALUES_A_SECOND, VALUES_AT_ONCE = 2_000, 20_000
 MOST_WAITING = 100_000
 """Most values that wait for the next collection."""
 MOST_IN_TURN = 20_000
-"""Most values that one collection returns; the others wait for the next one."""
+"""Most values that one collection returns. The others wait for the next one."""
 EVENTS_A_SECOND, EVENTS_AT_ONCE = 0.2, 60
 MOST_META = 100
 _MOST_UNKNOWN, _TRIES = 256, 3
@@ -61,7 +61,7 @@ _log = logging.getLogger(__name__)
 
 
 class ReportSource(IntEnum):
-    """Sources of values, least trusted first. Of several sources of one name the most trusted one is stored."""
+    """Sources of values, least trusted first. The most trusted source of a name is stored."""
 
     LINES = 0
     FILES = 1
@@ -352,7 +352,7 @@ class ProgramReports:
         return replica.meta if replica else {}
 
     def _take(self, most: int) -> Samples:
-        """Return at most this many waiting values, whole series first in, first out."""
+        """Return at most this many waiting values, series by series, oldest series first."""
         samples: Samples = []
         for series in list(self._waiting):
             values = self._waiting[series]
@@ -382,7 +382,7 @@ def _is_trusted(replica: _ReplicaReports, name: str, source: ReportSource) -> bo
 
 
 def _labels(own: Labels, sent: Sequence[tuple[str, str]]) -> Labels:
-    """Return the labels of a series, sorted. Invalid labels and labels beyond eight are left out."""
+    """Return the labels of a series, sorted, without invalid ones and those beyond eight."""
     found = {name: value[:MAX_LABEL_VALUE] for name, value in sent[:_MOST_LABELS] if _LABEL_NAME.fullmatch(name)}
     found.update(own)
     return tuple(sorted((name, value) for name, value in found.items() if value and value.isprintable()))

@@ -14,7 +14,7 @@ _MOST = 4_096
 class Reporter(NamedTuple):
     """Replica of a process that reports. ``labels`` contain the process's rank if the replica has several ranks.
 
-    ``measured``: the replica is measured by its own run, which receives the numbers too.
+    ``measured``: the replica's own run measures it and receives the numbers.
     """
 
     owner: Owner
@@ -34,7 +34,7 @@ class ReportedPoint(NamedTuple):
 class Reporters:
     """Cache of the replicas of processes. For one thread at a time.
 
-    A process that has ended since is found while the cache has it, because its last message may arrive later.
+    A process that has ended stays in the cache, because its last message may arrive later.
     """
 
     def __init__(self, member_of: Callable[[int], Member | None], proc_root: str = "/proc") -> None:

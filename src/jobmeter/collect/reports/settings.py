@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 SHARE, BURST_SECONDS = 0.1, 1.0
-"""Share of a core that each receiver may use, and CPU seconds that a receiver may use at once after a pause.
+"""Share of a core that each receiver may use, and CPU seconds that it may use at once after a pause.
 
 A receiver that has used more stops reading until its mean is at the share again.
 """
@@ -11,9 +11,10 @@ A receiver that has used more stops reading until its mean is at the share again
 
 @dataclass(frozen=True, slots=True)
 class ProgramSettings:
-    """Places at which programs report. ``socket`` None: the default one. A port None: closed; 0: chosen by the system.
+    """Places at which programs report. ``socket`` None: the default one; empty: closed.
 
-    An empty ``socket`` is closed too. ``form`` is a pattern of lines with numbers, whose groups are their names.
+    A port None: closed; 0: chosen by the system. ``form`` is a pattern of lines with numbers, whose groups are their
+    names.
     """
 
     socket: str | None = None

@@ -1,8 +1,8 @@
 """State of StatsD's metrics between two collections, for each process that sends.
 
-A gauge is stored at once, unless relative ones follow. A counter becomes its total since the first report, and
-``NAME_per_second`` over the interval. Timers and histograms become their mean as ``NAME``, and ``NAME_count``,
-``NAME_max`` and ``NAME_p95``. A set becomes the number of its different members in the interval.
+A gauge is stored at once. A counter becomes its total since the first report, and ``NAME_per_second`` over the
+interval. Timers and histograms become their mean as ``NAME``, and ``NAME_count``, ``NAME_max`` and ``NAME_p95``. A set
+becomes the number of its members in the interval.
 """
 
 from collections import Counter, defaultdict
@@ -16,7 +16,7 @@ from jobmeter.wire.program.statsd import StatsdLine, StatsdType
 MOST_KEYS = 500
 """Most metrics of a replica."""
 MOST_MEMBERS, MOST_TIMES = 10_000, 50_000
-"""Most members of sets and values of timers of a replica in an interval; later ones are left out of the quantile."""
+"""Most members of sets, and most values of timers for the quantile, of a replica in an interval."""
 STEP_TAG = "step"
 """Tag whose value is the step of a gauge."""
 
@@ -53,7 +53,7 @@ class StatsdState:
         return True
 
     def take(self, reporter: Reporter, line: StatsdLine) -> tuple[str, float, float | None, Labels] | None:
-        """Take a line that has room. Returns a gauge's name, value, step and labels, because it is stored at once."""
+        """Take a line that has room. Return a gauge's name, value, step and labels, because it is stored at once."""
         key = _key(reporter, line)
         if line.type is StatsdType.GAUGE:
             value = self._gauges.get(key, 0.0) + sum(line.values) if line.relative else line.values[-1]

@@ -1,1 +1,1 @@
-"""Jobs from a cluster's scheduler, read once for the whole cluster."""
+"""Jobs from the scheduler of a cluster, read once for the whole cluster."""

@@ -1,4 +1,4 @@
-"""Contract of schedulers: polled once per interval for changes of their jobs."""
+"""Contract of schedulers, which are polled once per interval."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,8 +15,8 @@ class Scheduler(Protocol):
     def poll(self, now_ms: int) -> Records:
         """Return records of changes since the last successful call; may be empty.
 
-        Raises UnavailableError when the scheduler does not answer. Missed changes are returned later. Each further poll
-        then waits longer, unless the error tells when to poll again.
+        Raises UnavailableError if the scheduler does not answer; then changes are returned later. Each further poll
+        waits longer, unless the error tells when to poll again.
         """
         ...
 
@@ -25,15 +25,14 @@ class Scheduler(Protocol):
         return ""
 
     def measure(self, now_ms: int) -> list[Sample]:  # noqa: ARG002 - for those that measure their jobs, where no agent can
-        """Return current samples, each at ``now_ms``, of the jobs that the last ``poll`` found.
+        """Return current samples, each at ``now_ms``, of the jobs of the last ``poll``; empty unless it measures jobs.
 
-        Empty unless it measures jobs. A value that cannot be read is absent. Raises UnavailableError when the
-        scheduler does not answer.
+        A value that cannot be read is absent. Raises UnavailableError if the scheduler does not answer.
         """
         return []
 
     def close(self) -> None:
-        """Stop its threads and processes. It is not called again."""
+        """Stop its threads and processes. No other call follows."""
         ...
 
 
@@ -51,9 +50,9 @@ class Option:
 class SchedulerKind:
     """Kind of scheduler.
 
-    ``make`` takes the cluster's name, the values of ``options`` by name (None: not given), and a folder for its state
-    across restarts (None: no state is stored). It raises ConfigurationError if the scheduler cannot be queried from
-    here.
+    ``make`` gets the cluster's name, the values of ``options`` by name, with underscores (None: not given), and a
+    folder for its state (None: no state is stored). It raises ConfigurationError if the scheduler cannot be reached
+    from here.
     """
 
     summary: str

@@ -1,6 +1,7 @@
 """State of a cluster's scheduler: logged on changes, and reported to the server."""
 
 import logging
+from dataclasses import dataclass
 
 from jobmeter.collect.outbox import Outbox
 from jobmeter.model.record import MAX_TEXT, Records, SchedulerRecord
@@ -8,27 +9,27 @@ from jobmeter.model.time import MINUTE, Clock, format_iso
 from jobmeter.wire.native.encode import make_records_frame
 
 REPORT_MS = MINUTE
-"""Time between two reports without changes. A server takes a much longer silence for the end of this program."""
+"""Milliseconds between two reports without changes. A much longer silence means the end of this program."""
 _log = logging.getLogger(__name__)
 
 
+@dataclass(slots=True, eq=False)
 class SchedulerHealth:
-    """Health of a scheduler. For one thread. ``kind`` is the scheduler's kind, ``slurm`` for example."""
+    """Health of a scheduler of a ``kind``, for example ``slurm``. For one thread."""
 
-    def __init__(self, kind: str, cluster: str, interval_ms: int, outbox: Outbox, clock: Clock) -> None:
-        self._kind = kind
-        self._cluster = cluster
-        self._interval_ms = interval_ms
-        self._outbox = outbox
-        self._clock = clock
-        self._problem = ""
-        self._since: int | None = None
-        self._logged_ms = 0
-        self._reported_ms: int | None = None
+    kind: str
+    cluster: str
+    interval_ms: int
+    outbox: Outbox
+    clock: Clock
+    _problem: str = ""
+    _since: int | None = None
+    _logged_ms: int = 0
+    _reported_ms: int | None = None
 
     def update(self, problem: str) -> None:
-        """Note the result of a poll: ``problem`` describes missing data, empty without any."""
-        now_ms = self._clock.now_ms()
+        """Note the result of a poll. ``problem`` describes missing data, empty without any."""
+        now_ms = self.clock.now_ms()
         changed = bool(problem) != bool(self._problem)
         if changed and self._since is not None:
             _log.info("the scheduler answers again, after %d s", (now_ms - self._since) // 1000)
@@ -43,13 +44,13 @@ class SchedulerHealth:
 
     def _report(self, now_ms: int) -> None:
         record = SchedulerRecord(
-            kind=self._kind,
-            cluster=self._cluster,
+            kind=self.kind,
+            cluster=self.cluster,
             time=now_ms,
-            interval_ms=self._interval_ms,
+            interval_ms=self.interval_ms,
             problem=self._problem[:MAX_TEXT],
             since=self._since,
         )
         # In its own frame: a server of an earlier release may refuse it.
-        self._outbox.put(make_records_frame(Records(schedulers=[record])))
+        self.outbox.put(make_records_frame(Records(schedulers=[record])))
         self._reported_ms = now_ms

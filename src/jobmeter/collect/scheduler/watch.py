@@ -18,12 +18,12 @@ from jobmeter.wire.native.encode import make_records_frame, make_samples_frame
 _LONGEST_REST = 300.0
 """Most seconds between two attempts while the scheduler does not answer."""
 _MOST_IN_FRAME = 500
-"""Most jobs in one frame: a server refuses bodies that are too long, and a frame is refused as a whole."""
+"""Most jobs in one frame. A server refuses bodies that are too long, each as a whole."""
 _MOST_SAMPLES = 10_000
 
 
 class SchedulerWatch:
-    """Polls at most once per interval; less often while the scheduler does not answer. ``health`` gets each result."""
+    """Polls at most once per interval, less often while the scheduler does not answer. ``health`` gets each result."""
 
     def __init__(
         self, scheduler: Scheduler, outbox: Outbox, clock: Clock, interval_ms: int, health: SchedulerHealth
@@ -45,7 +45,7 @@ class SchedulerWatch:
                 return
 
     def poll_once(self) -> str:
-        """Poll once. Returns the reason of a failure, else an empty text."""
+        """Poll once. Return the reason of a failure, else an empty text."""
         try:
             self._spool_records(self._scheduler.poll(self._clock.now_ms()))
             self._spool_samples(self._scheduler.measure(self._clock.now_ms()))
@@ -70,7 +70,7 @@ class SchedulerWatch:
 
 
 class ClusterScopedIds(Scheduler):
-    """Scheduler that adds the cluster to job ids, for a project in which several clusters use equal ids."""
+    """Scheduler that adds the cluster to job ids, for a project of several clusters with equal ids."""
 
     def __init__(self, scheduler: Scheduler, cluster: str) -> None:
         self._scheduler = scheduler

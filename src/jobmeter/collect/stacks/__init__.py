@@ -1,1 +1,1 @@
-"""Evidence about the ranks of a job that stands still, on request: it reads, and never stops a process."""
+"""Evidence about the ranks of a job that stands still, on request. Collecting it stops no process."""

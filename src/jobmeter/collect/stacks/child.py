@@ -1,4 +1,4 @@
-"""Runs a small program on the side: niced, with a bound on its time and on its output."""
+"""Run a small program at low priority, with a limit on its time and on its output."""
 
 import os
 import selectors
@@ -13,7 +13,7 @@ _CHUNK = 65_536
 
 
 class ChildOutput(NamedTuple):
-    """Output of a program. ``problem`` says why a part is missing; empty for the whole output."""
+    """Output of a program. ``problem`` is the reason why a part is missing, empty for the whole output."""
 
     out: bytes
     error: bytes
@@ -21,9 +21,9 @@ class ChildOutput(NamedTuple):
 
 
 def run_aside(command: Sequence[str], seconds: float, most: int, given: int | None = None) -> ChildOutput:
-    """Run a program and return at most ``most`` bytes of its output. ``given`` is the descriptor that it reads from.
+    """Run a program and return at most ``most`` bytes of its output. ``given`` is the descriptor of its input.
 
-    Past the time, or the bytes, the program is killed. Raises OSError where it cannot be executed.
+    The program is killed after ``seconds``, or after more bytes. Raises OSError if it cannot be started.
     """
     process = subprocess.Popen(
         list(command),

@@ -1,4 +1,4 @@
-"""Collects evidence about the ranks of one job on this node and its kernel stacks, within a bound on time and size."""
+"""Collect evidence about the ranks of a job on this node, within limits of time and size."""
 
 import os
 import time
@@ -21,11 +21,11 @@ from jobmeter.model.grouping import group_pairs
 from jobmeter.model.stacks import MOST_RANKS, NodeEvidence, RankEvidence
 
 BUDGET_SECONDS = 25.0
-"""Time of one collection, after which no further process is looked at."""
+"""Longest time in seconds of one collection. Later processes are left out."""
 BETWEEN_SECONDS = 1.0
-"""Time between the two looks at a rank, which tell whether it moves."""
+"""Seconds between the two readings of a rank, which show whether it moves."""
 LEAST_SECONDS = 10.0
-"""Least time between two collections of one job; in between its last evidence is given again."""
+"""Seconds for which the evidence of a job is reused."""
 _MOST_ENVIRONMENT = 1024 * 1024
 _LONGEST = 4_096
 _RAS = "NCCL_RAS_ADDR"
@@ -37,7 +37,7 @@ RankKey = tuple[str, int, int]
 
 @dataclass(frozen=True, slots=True)
 class GoneRank:
-    """A rank whose process has ended, with its exit status as a shell shows it where it was seen."""
+    """Rank whose process has ended. ``exit_code`` is its exit status as a shell shows it, absent if unknown."""
 
     owner: Owner
     rank: int | None = None
@@ -47,7 +47,7 @@ class GoneRank:
 
 @dataclass(slots=True)
 class _Rank:
-    """A rank with the process that stands for it."""
+    """Rank, and the process that does its work."""
 
     key: RankKey
     pid: int
@@ -55,9 +55,9 @@ class _Rank:
 
 
 class StackCollector:
-    """Collects on request, in one thread, one process after the other. It only reads, and stops no process.
+    """Collects on request, in one thread, one process after the other.
 
-    ``processes`` gives the processes of a job with their owners, ``gone`` its ranks that were seen to end.
+    ``processes`` returns the processes of a job with their owners, ``gone`` the ranks whose end was seen.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class StackCollector:
         self._last: tuple[str, float, NodeEvidence | None] = ("", float("-inf"), None)
 
     def collect(self, job: str) -> NodeEvidence | None:
-        """Return the evidence of a job's ranks on this node; None if the node has, and had, none of them."""
+        """Return the evidence of a job's ranks on this node; None if the node never had any of them."""
         before, at, evidence = self._last
         if before == job and time.monotonic() - at < LEAST_SECONDS:
             return evidence
@@ -136,7 +136,7 @@ class StackCollector:
         return replace(evidence, threads=threads, missing=[*([problem] if problem else []), *evidence.missing])
 
     def _look_again(self, evidence: RankEvidence, switches: int | None, py_spy: str | None, end: float) -> RankEvidence:
-        """Return the evidence with whether the rank has moved since the first look."""
+        """Add to the evidence whether the rank has moved since the first reading."""
         if time.monotonic() > end or evidence.state == "X":
             return evidence
         now = count_context_switches(evidence.pid, self._proc)
@@ -158,7 +158,7 @@ class StackCollector:
         return query_ras([one.pid for one in ranks], address, self._proc)
 
     def find_ranks(self, processes: Sequence[tuple[Process, Owner]]) -> list[_Rank]:
-        """Return the process of each rank, in the order of replicas and ranks."""
+        """Return the process of each rank, sorted by replica and rank."""
         members = group_pairs(
             ((owner.replica, owner.attempt, self._find_rank(process)), process)
             for process, owner in processes
@@ -178,7 +178,7 @@ class StackCollector:
         return -1 if found is None else found
 
     def _find_worker(self, own: Sequence[Process]) -> int:
-        """Return the process that does the work of a rank: the first one that is no shell or launcher of another."""
+        """Return the process that does the work of a rank: the first one that is no shell and no launcher."""
         by_parent = group_pairs((one.stat.parent, one) for one in own)
         pids = {one.stat.key.pid for one in own}
         place = min(own, key=lambda one: (one.stat.parent in pids, one.stat.key.start, one.stat.key.pid))
@@ -194,7 +194,7 @@ class StackCollector:
         return program.rpartition("/")[2].startswith(_PYTHON)
 
     def _read_variables(self, pid: int) -> dict[str, str]:
-        """Return the variables of a process that name its flight recorder and RAS, and no others."""
+        """Return the variables of a process that name its flight recorder and its RAS."""
         wanted = {name.encode(): name for name in (*VARIABLES, _RAS)}
         found = {}
         for entry in (files.read(f"{self._proc}/{pid}/environ", _MOST_ENVIRONMENT) or b"").split(b"\0"):
@@ -205,7 +205,7 @@ class StackCollector:
 
 
 def _leave_out_launchers(members: dict[RankKey, list[Process]]) -> dict[RankKey, list[Process]]:
-    """Leave out processes without a rank, and parents of other ranks, in replicas whose processes have ranks."""
+    """Leave out parents of other ranks, and processes without a rank in replicas whose processes have ranks."""
     rank_by_pid = {one.stat.key.pid: key for key, own in members.items() for one in own}
     parents = {
         one.stat.parent

@@ -1,4 +1,4 @@
-"""State of a process by the kernel: its letter, the system call and the kernel function in which it waits."""
+"""State of a process by the kernel: its letter, and the system call and kernel function in which it waits."""
 
 import platform
 import re
@@ -39,7 +39,7 @@ _CALLS = _X86_64 if platform.machine() == "x86_64" else _GENERIC
 
 
 class KernelState(NamedTuple):
-    """See ``RankEvidence``, whose fields have these names."""
+    """Fields of ``RankEvidence`` with these names."""
 
     state: str
     wait: str
@@ -50,7 +50,7 @@ class KernelState(NamedTuple):
 
 
 def read_kernel_state(pid: int, proc_root: str = "/proc") -> KernelState | None:
-    """Return the state of the first thread of a process, None if the process is gone."""
+    """Return the state of the first thread of a process; None if the process is gone."""
     stat = read_stat(proc_root, pid)
     if stat is None:
         return None
@@ -70,7 +70,7 @@ def read_kernel_state(pid: int, proc_root: str = "/proc") -> KernelState | None:
 
 
 def _system_call(folder: str) -> tuple[str, str]:
-    """Return the name of the system call in which the first thread is, and the file that it is about."""
+    """Return the name of the system call in which the first thread is, and the file of the call."""
     words = files.read_text(f"{folder}/syscall").split()
     if not words or not words[0].isdigit():
         return "", ""
@@ -86,6 +86,9 @@ def _system_call(folder: str) -> tuple[str, str]:
 
 
 def count_context_switches(pid: int, proc_root: str = "/proc") -> int | None:
-    """Return how often the first thread of a process has waited so far: a thread that stays blocked counts no more."""
+    """Return the waits of the first thread of a process so far; None if unknown.
+
+    A blocked thread has no further waits.
+    """
     pairs = files.read_pairs(f"{proc_root}/{pid}/task/{pid}/status")
     return None if pairs is None else pairs.get(b"voluntary_ctxt_switches")

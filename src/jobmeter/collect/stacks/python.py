@@ -1,4 +1,4 @@
-"""Stacks of a Python process by py-spy, which reads the memory of the process without a stop of it."""
+"""Stacks of a Python process by py-spy, which reads the memory of the process without stopping it."""
 
 import os
 import shutil
@@ -23,7 +23,7 @@ NO_PYTHON = "no Python stacks: py-spy knows no Python interpreter in the process
 
 
 class _Spied(msgspec.Struct):
-    """The parts of py-spy's JSON that are used."""
+    """Used parts of py-spy's JSON."""
 
     os_thread_id: int | None = None
     thread_name: str | None = None
@@ -37,7 +37,7 @@ def find_py_spy() -> str | None:
 
 
 def read_python_stacks(pid: int, py_spy: str | None) -> tuple[list[ThreadStack], str]:
-    """Return the stacks of the threads of a process, and why there are none."""
+    """Return the stacks of the threads of a process, and the reason if there are none."""
     if py_spy is None:
         return [], NOT_INSTALLED
     command = [py_spy, "dump", "--nonblocking", "--json", "--pid", str(pid)]
@@ -52,7 +52,7 @@ def read_python_stacks(pid: int, py_spy: str | None) -> tuple[list[ThreadStack],
 
 
 def parse_dump(text: bytes) -> list[ThreadStack]:
-    """Return the threads of ``py-spy dump --json``, the first thread of the process first; empty for other text."""
+    """Return the threads of ``py-spy dump --json``, the main thread first; empty for other text."""
     try:
         spied = msgspec.json.decode(text, type=list[_Spied])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -68,7 +68,7 @@ def parse_dump(text: bytes) -> list[ThreadStack]:
 
 
 def clip(text: str) -> str:
-    """Return a text of a process as it may be sent."""
+    """Return a text of a process as valid UTF-8, shortened to the limit of a text."""
     return escape_invalid(text)[:LONGEST_TEXT]
 
 

@@ -1,6 +1,6 @@
-"""Queries NCCL's RAS, which knows which processes of a job do not answer and which ranks lag behind.
+"""Query NCCL's RAS, which knows the processes of a job that do not answer, and the ranks that lag behind.
 
-The protocol is that of ``ncclras``: lines of text over TCP. See
+The protocol of ``ncclras`` is lines of text over TCP:
 https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting/ras.html
 """
 
@@ -19,7 +19,7 @@ from jobmeter.model.stacks import MOST_NOTES
 DEFAULT = "localhost:28028"
 _PROTOCOL = 2
 _TIMEOUT = 5
-"""Seconds that NCCL waits for its other processes, by default of ``ncclras`` too."""
+"""Seconds that NCCL waits for its other processes, as with ``ncclras``."""
 _SECONDS = 10.0
 _MOST = 256 * 1024
 _LISTENS = "0A"
@@ -29,10 +29,10 @@ OTHER_NETWORK = "no report of NCCL's RAS: the job has a network namespace of its
 
 
 def query_ras(pids: Iterable[int], address: str, proc_root: str = "/proc") -> tuple[list[str], str]:
-    """Return the problems that RAS reports, and why there is no report; both are empty where RAS does not listen.
+    """Return the problems that RAS reports, and the reason if there is no report; both empty if RAS does not listen.
 
-    ``address`` is the value of NCCL_RAS_ADDR. Only a socket of one of the processes is connected to, and only by a
-    loopback address: the report is that of this job, and a job cannot direct the agent elsewhere.
+    ``address`` is the value of NCCL_RAS_ADDR. Only a socket of one of the processes is used, and only by a loopback
+    address, so that a job cannot direct the agent elsewhere.
     """
     host, port = _place(address)
     if not port or host is None:
@@ -50,7 +50,7 @@ def query_ras(pids: Iterable[int], address: str, proc_root: str = "/proc") -> tu
 
 
 def parse_report(text: str) -> list[str]:
-    """Return the entries of the sections of errors and warnings, each as one line; the form may change by version."""
+    """Return the entries of the sections of errors and warnings, each as one line."""
     found: list[str] = []
     inside = False
     lines = [line.strip() for line in text.splitlines()]
@@ -67,7 +67,7 @@ def parse_report(text: str) -> list[str]:
 
 
 def _place(address: str) -> tuple[str | None, int]:
-    """Return the host and the port of an address; None for a host that is not this machine itself."""
+    """Return the host and the port of an address; None for a host other than this machine."""
     host, _, port = (address or DEFAULT).rpartition(":")
     host = host.strip("[]") or "localhost"
     if host != "localhost":
@@ -80,7 +80,7 @@ def _place(address: str) -> tuple[str | None, int]:
 
 
 def _listens(proc_root: str, pid: int, port: int) -> bool:
-    """True if a process itself listens on a TCP port."""
+    """Return True if the process listens on a TCP port."""
     inodes = set()
     for name in ("tcp", "tcp6"):
         for line in files.read_text(f"{proc_root}/{pid}/net/{name}").splitlines()[1:]:
@@ -108,7 +108,7 @@ def _report(host: str, port: int) -> str:
         reader = connection.makefile("rb")
         connection.sendall(f"CLIENT PROTOCOL {_PROTOCOL}\n".encode())
         if not reader.readline(1024).upper().startswith(b"SERVER PROTOCOL "):
-            raise OSError("what listens there does not speak its protocol")
+            raise OSError("the program that listens there does not speak its protocol")
         connection.sendall(f"TIMEOUT {_TIMEOUT}\n".encode())
         if reader.readline(1024).strip().upper() != b"OK":
             raise OSError("it refused a timeout")

@@ -1,6 +1,6 @@
-"""Dumps of PyTorch's flight recorder: requested through its pipe, read by a program of its own with limits.
+"""Dumps of PyTorch's flight recorder: requested through its pipe, read by a separate program with limits.
 
-See https://docs.pytorch.org/tutorials/unstable/flight_recorder_tutorial.html
+https://docs.pytorch.org/tutorials/unstable/flight_recorder_tutorial.html
 """
 
 import os
@@ -30,11 +30,11 @@ _READ, _PIPE = os.O_RDONLY | os.O_NONBLOCK, os.O_WRONLY | os.O_NONBLOCK
 
 
 class RecorderError(Exception):
-    """The flight recorder's dump could not be had; the message says why."""
+    """Reason why the flight recorder's dump cannot be read."""
 
 
 def request_dump(pid: int, rank: int, variables: Mapping[str, str], proc_root: str = "/proc") -> None:
-    """Write to the pipe of a rank's flight recorder, where there is one: PyTorch then writes its dump."""
+    """Request a dump from a rank's flight recorder, through its pipe if it has one."""
     stem = variables.get(PIPE)
     if not stem:
         return
@@ -51,8 +51,8 @@ def read_dump(
 ) -> tuple[list[GroupProgress], str]:
     """Return the progress in each process group, and the reason if it is missing; both empty without a recorder.
 
-    The call waits for a dump that was requested at ``requested`` (seconds since the epoch). Without a pipe, a dump that
-    the process wrote on its own initiative counts.
+    Waits for a dump that was requested at ``requested``, in seconds since the epoch. Without a pipe, an earlier dump of
+    the process counts.
     """
     if not any(variables.get(name) for name in VARIABLES):
         return [], ""
@@ -72,14 +72,14 @@ def read_dump(
 
 
 def _read_start_time(proc_root: str, pid: int) -> float:
-    """Return when a process began, in seconds since the epoch; 0 where that is unknown."""
+    """Return the start of a process, in seconds since the epoch; 0 if it is unknown."""
     found = read_stat(proc_root, pid)
     booted = (files.read_pairs(f"{proc_root}/stat") or {}).get(b"btime")
     return 0.0 if found is None or booted is None else booted + found.key.start / os.sysconf("SC_CLK_TCK")
 
 
 def _await_dump(proc_root: str, pid: int, path: str, since: float, until: float) -> int:
-    """Return a descriptor of the dump, once the file was written after ``since``; it is waited for until ``until``."""
+    """Return a descriptor of the dump that was written after ``since``. Waits for it until ``until``."""
     while True:
         try:
             descriptor = _open(proc_root, pid, path, _READ, stat.S_ISREG)
@@ -102,9 +102,9 @@ def _await_dump(proc_root: str, pid: int, path: str, since: float, until: float)
 
 
 def _open(proc_root: str, pid: int, path: str, flags: int, is_kind: Callable[[int], bool]) -> int:
-    """Open a file that a process names. Raises RecorderError for one that is not of its user, or of another kind.
+    """Open a file that a process names. Raises RecorderError for a file of another user, or of another kind.
 
-    The name comes from the environment of the job: with this check it opens nothing that its user does not own.
+    The name comes from the environment of the job, so files of other users must not be opened.
     """
     if not path.startswith("/"):
         raise RecorderError("its name is not absolute")

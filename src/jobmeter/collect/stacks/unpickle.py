@@ -1,7 +1,7 @@
-"""Reads a dump of PyTorch's flight recorder from standard input and prints the progress of each process group.
+"""Read a dump of PyTorch's flight recorder from standard input, and print the progress of each process group.
 
-``python -m jobmeter.collect.stacks.unpickle < DUMP`` runs in a process of its own with limits on time and memory. The
-pickle is untrusted: it may hold plain values alone, and names no class and no function.
+``python -m jobmeter.collect.stacks.unpickle < DUMP`` runs in a process of its own, with limits of time and memory,
+because the pickle is untrusted. It may contain only plain values.
 """
 
 import io
@@ -29,12 +29,12 @@ class PlainUnpickler(pickle.Unpickler):
         raise pickle.UnpicklingError(f"it names {module}.{name}, and may hold plain values alone"[:200])
 
     def persistent_load(self, _pid: object) -> NoReturn:
-        """Refuse references to what is outside of the pickle."""
+        """Refuse references to objects outside of the pickle."""
         raise pickle.UnpicklingError("it refers to something outside of itself")
 
 
 def list_progress(dump: object) -> list[GroupProgress]:
-    """Return the progress in each process group of a dump, of versions 2.x; empty if the dump has none."""
+    """Return the progress in each process group of a dump of version 2; empty if the dump has none."""
     if not isinstance(dump, Mapping):
         return []
     configs = _mapping(dump.get("pg_config"))
@@ -70,7 +70,7 @@ def _mapping(value: object) -> Mapping[Any, Any]:
 
 
 def _members(ranks: object) -> int:
-    """Return how many ranks a text such as ``[0, 1, 2]`` lists."""
+    """Return the number of ranks in a text such as ``[0, 1, 2]``."""
     return sum(word.strip().isdigit() for word in str(ranks or "").strip("[]").split(",")[:1_000_000])
 
 
@@ -82,7 +82,7 @@ def _number(value: object) -> int:
 
 
 def main() -> None:
-    """Read, print and end; status 1 with a sentence where the input is no such dump."""
+    """Print the progress in the dump. Exits with status 1 and a sentence if the input is no dump."""
     resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
     resource.setrlimit(resource.RLIMIT_CPU, (MOST_SECONDS, MOST_SECONDS))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

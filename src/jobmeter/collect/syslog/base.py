@@ -1,4 +1,4 @@
-"""Contract of sources of log lines, which have positions, and the identity of files that are renamed or truncated."""
+"""Contract of sources of log lines, and the identity of files that are renamed or truncated."""
 
 import os
 import re
@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any, Protocol
 
 Position = dict[str, Any]
-"""A position between two lines of a source, as JSON in the source's own format."""
+"""Position between two lines of a source, as JSON of the source."""
 
 
 @dataclass(frozen=True, slots=True)
 class SystemLogEntry:
-    """Line. ``time_ns`` is absent if the source has no times; ``pid`` is the process that it concerns."""
+    """Line. ``time_ns`` is absent if the source has no times; ``pid`` is the process that it is about."""
 
     text: str
     time_ns: int | None = None
@@ -27,7 +27,7 @@ class SystemLogEntry:
 
 @dataclass(frozen=True, slots=True)
 class LogReading:
-    """Consecutive lines, and the position after them. ``more``: further lines wait already."""
+    """Consecutive lines, and the position after them. ``more``: further lines already wait."""
 
     entries: list[SystemLogEntry]
     end: Position
@@ -35,11 +35,11 @@ class LogReading:
 
 
 class SystemLogSource(Protocol):
-    """Source of lines in order. Called by one thread. A failure raises OSError, and is retried."""
+    """Source of lines in order. For one thread. A failure raises OSError, and the call is repeated."""
 
     @property
     def key(self) -> str:
-        """Key of its stored position, unchanged after a restart."""
+        """Key of its stored position, the same after a restart."""
         ...
 
     @property
@@ -48,10 +48,10 @@ class SystemLogSource(Protocol):
         ...
 
     def read(self, position: Position | None, until: Position | None = None) -> LogReading | None:
-        """Return a bounded number of lines after a position (None: the first reading); None without lines.
+        """Return a limited number of lines after a position (None: the first reading); None without lines.
 
-        ``until`` returns exactly the lines up to there of an earlier reading, as far as they still exist. Calls follow
-        each other: ``position`` is the end of the previous reading, or the stored one.
+        ``until`` is the end of an earlier reading: exactly its lines are returned, as far as they still exist.
+        Otherwise ``position`` is the end of the previous reading, or the stored position.
         """
         ...
 
@@ -97,7 +97,7 @@ def spot_at(descriptor: int, offset: int) -> Spot:
 
 
 def is_whole(descriptor: int, spot: Spot) -> bool:
-    """True if an open file is unchanged up to the position: it was not truncated and rewritten."""
+    """Return True if an open file is unchanged up to the position: it was not truncated or rewritten."""
     return os.fstat(descriptor).st_size >= spot.offset and _marks(descriptor, spot.offset) == (spot.head, spot.tail)
 
 
@@ -117,19 +117,19 @@ def read_identity(descriptor: int) -> tuple[int, int]:
 
 
 def list_live_names(name: str) -> Iterator[str]:
-    """Yield names that a rotated file may have had before: ``app.log`` for ``app.log.1``, ``app.log-20261122.gz``."""
+    """Yield the names that a rotated file may have had: ``app.log`` for ``app.log.1`` and ``app.log-20261122.gz``."""
     for at, letter in enumerate(name):
         if at and letter in ".-" and _ROTATED.fullmatch(name, at):
             yield name[:at]
 
 
 def is_readable(name: str) -> bool:
-    """False for the name of a compressed file."""
+    """Return False for the name of a compressed file."""
     return not name.endswith(_COMPRESSED)
 
 
 def find_rotated(live: Path) -> list[Path]:
-    """Return the readable files beside a live one into which it was rotated, oldest first."""
+    """Return the readable files into which a live file was rotated, oldest first."""
     found = []
     try:
         with os.scandir(live.parent) as entries:

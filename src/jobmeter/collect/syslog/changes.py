@@ -1,4 +1,4 @@
-"""Track new log files by the kernel's events: each is opened, whatever its name by then, or counted as lost."""
+"""Follow new log files by the kernel's events, whatever their names become: each is opened, or counted as lost."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 _MOST_NAMES = 10_000
-"""Most files that wait to be opened, more are lost; and most remembered names of open files."""
+"""Most files that wait to be opened; further ones are lost. Also the most remembered names of open files."""
 _TRIES = 2
-"""Searches for a file that has gone: the event with its new name may be on its way."""
+"""Searches for a file that has gone. The event with its new name may still arrive."""
 
 
 @dataclass(slots=True)
 class _File:
-    """File: the live path of its lines, and the one for which it is already open, if any."""
+    """File: the live path of its lines, and the live path for which it is open."""
 
     live: Path
     reader: Path | None = None
@@ -35,7 +35,7 @@ class _File:
 
 @dataclass(slots=True)
 class _Move:
-    """File that was moved away, and whose new name is not seen yet."""
+    """File that was moved away and whose new name is unknown."""
 
     file: _File | None
     tries: int = 0
@@ -44,8 +44,8 @@ class _Move:
 class Changes:
     """Applies the kernel's events: follows files from name to name, and opens new ones.
 
-    A new file that was never opened is lost. Opened files are compared with new ones by number, not by name: when an
-    event is read, its name may already lead to another file.
+    A new file that was never opened is lost. The numbers of opened and new files are compared, because the name in an
+    event may already lead to another file.
     """
 
     def __init__(self, files: "FileWatch") -> None:
@@ -57,7 +57,7 @@ class Changes:
         self._quiet = True
 
     def expects(self, path: Path) -> bool:
-        """True for a path at which a new file waits to be opened."""
+        """Return True for a path at which a new file waits to be opened."""
         return path in self._due
 
     def apply(self, changes: Iterable[FileChange]) -> None:
@@ -79,7 +79,7 @@ class Changes:
                 self._drop(path)
 
     def open(self) -> dict[Path, int]:
-        """Open the new files, and return how many were lost of each live path."""
+        """Open the new files. Return the number of lost files of each live path."""
         # Files that are open for another path are handed over first: a search for rotated files would open them again.
         for path, file in sorted(self._due.items(), key=lambda item: item[1].reader in {None, item[1].live}):
             followed = self._files.follow(file.live, path, file.reader, is_new=file.is_new)
@@ -103,24 +103,24 @@ class Changes:
         return self._list_missing()
 
     def forget(self, live: Path) -> None:
-        """Drop a live path whose files were read and are gone."""
+        """Drop a live path whose files were read to their ends and are gone."""
         self._born.pop(live, None)
 
     def _appear(self, path: Path) -> None:
-        """Handle a new file at a path: it is opened if the path is live."""
+        """Handle a new file. It is opened if its path is live."""
         self._drop(path)
         if self._files.find_live_path(path) == path:
             self._born[path] += 1
             self._open_later(path, _File(path))
 
     def _leave(self, path: Path) -> _File | None:
-        """Return the file that a name had."""
+        """Return the file that is moved away from a name."""
         file = self._drop(path)
         live = self._files.find_live_path(path)
         return file or (_File(live, live) if live is not None else None)
 
     def _arrive(self, path: Path, file: _File | None) -> None:
-        """Handle a file at a path that had another name, or an unwatched one."""
+        """Handle a file that was moved to a path; None: from an unwatched folder."""
         if file is None:
             self._appear(path)
             return

@@ -1,4 +1,4 @@
-"""Lines of a log file, through rotation by renaming, by copying and truncating, and through truncation."""
+"""Lines of a log file across rotations and truncation."""
 
 import os
 from pathlib import Path
@@ -24,25 +24,25 @@ from jobmeter.model.syslog import convert_level, parse_priority
 
 _CHUNK = 256 * 1024
 _CHUNKS = 64
-"""Pieces that are read together if they contain no line end."""
+"""Most pieces of one reading if none contains the end of a line."""
 _QUIET = 4
 """Readings without data after which a rotated file counts as finished."""
 _ABSENT = 240
-"""Readings without data after which it counts as finished if no file replaced it."""
+"""Readings without data after which it counts as finished although no file replaced it."""
 _GONE = "[jobmeter: lines may be missing here, the file was rotated away before it was read to its end]"
 
 
 class FileSource:
-    """Lines of one path across rotations.
+    """Lines of one path across rotations. Lines have no times.
 
-    A renamed file is read to its end before its replacement. For a copied and truncated file the rest is read from the
-    copy. A line without an end is read only when its file will not grow. Lines have no times.
+    A renamed file is read to its end before its replacement. The rest of a copied and truncated file is read from the
+    copy. A line without an end is read once its file no longer grows.
     """
 
     def __init__(self, path: Path, opener: LogOpener, *, from_end: bool = False, since_ns: int = 0) -> None:
         """Read a path from a stored position on, or from its beginning; ``from_end``: from its current end.
 
-        Rotated files last written before ``since_ns`` belong to the past.
+        Files rotated before ``since_ns`` are left out.
         """
         self.path = path
         self.key = f"file:{path}"
@@ -66,7 +66,7 @@ class FileSource:
 
     @property
     def finished(self) -> bool:
-        """True if the file is gone, was read to its end, and was not replaced."""
+        """True if the file is gone, was read to its end, and has no replacement."""
         absent = self._descriptor is None and not self.later and find_identity(self.path) is None
         return absent and self._done is not None
 
@@ -82,12 +82,12 @@ class FileSource:
         return self._continue_truncated() or self._forward()
 
     def follow(self, path: Path, at: Spot | None = None, *, is_new: bool = False) -> Followed:
-        """Open a file that the path leads to, or led to before, unless it was read."""
+        """Open a file that the path leads to or led to, unless it was read."""
         current = None if self._descriptor is None else read_identity(self._descriptor)
         return self.later.follow(path, current, at, is_new=is_new)
 
     def release(self, file: tuple[int, int]) -> Spot | None:
-        """Release a file that another path has by now. Returns its read position, None for an unknown one."""
+        """Release a file that now belongs to another path. Return its read position; None for an unknown file."""
         if self._spot is None or self._descriptor is None or read_identity(self._descriptor) != file:
             return self.later.release(file)
         spot = self._spot
@@ -119,7 +119,7 @@ class FileSource:
         return False
 
     def _continue_truncated(self) -> LogReading | None:
-        """Handle truncation: continue in the copy that was made before, or at the beginning."""
+        """Continue a truncated file in its copy, or at its beginning; None if it was not truncated."""
         descriptor, spot = self._require_place()
         if is_whole(descriptor, spot):
             return None
@@ -150,7 +150,7 @@ class FileSource:
         return None
 
     def _continue_replaced(self, descriptor: int, spot: Spot) -> LogReading | None:
-        """Return the next reading at the end of a file: None, unless another one replaced it."""
+        """Return the next reading at the end of a file; None if the file was not replaced."""
         current = find_identity(self.path)
         if current == spot.file:
             return self._read_late_file(descriptor, spot) if self.later else None
@@ -169,13 +169,13 @@ class FileSource:
         return following
 
     def _read_late_file(self, descriptor: int, spot: Spot) -> LogReading | None:
-        """Read files that were found late, after their successor was begun, and then continue with it."""
+        """Read files that were found after their successor was begun; the successor follows."""
         self._descriptor = None
         self.later.put_back(descriptor, spot.offset)
         return self._start_over("")
 
     def _start_over(self, note: str) -> LogReading | None:
-        """Open the file whose lines come next."""
+        """Open the file whose lines come next. ``note`` becomes a line before them."""
         self.later.gather()
         found = self.later.take()
         if found is None:
@@ -233,7 +233,7 @@ def _entries(pieces: list[LinePiece]) -> list[SystemLogEntry]:
 
 
 def _severity(text: str) -> int | None:
-    """Return the severity that a line states: by syslog's ``<PRI>``, else by its level."""
+    """Return the severity of a line: by syslog's ``<PRI>``, else by its level."""
     stated = parse_priority(text)
     if stated is not None:
         return stated[1]

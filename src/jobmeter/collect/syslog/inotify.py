@@ -1,7 +1,4 @@
-"""Kernel events of directories: names that appear, change and disappear.
-
-https://man7.org/linux/man-pages/man7/inotify.7.html.
-"""
+"""Kernel events of directories: names that appear, change and disappear (inotify(7))."""
 
 import errno
 import logging
@@ -11,7 +8,7 @@ import struct
 from dataclasses import dataclass
 
 CREATE, MOVED_FROM, MOVED_TO, DELETE = 0x100, 0x40, 0x80, 0x200
-"""Kinds of events: a name appears, is moved away, is moved here, disappears."""
+"""Kinds of events: a name appears, is moved away, is moved here, or disappears."""
 MOST_WATCHES = 1_024
 _OVERFLOW, _IGNORED, _IS_DIRECTORY = 0x4000, 0x8000, 0x40000000
 _SELF_GONE = 0x400 | 0x800
@@ -24,10 +21,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """Event of a name in a directory. ``cookie`` is equal on both sides of a move.
-
-    ``lost``: the kernel dropped events.
-    """
+    """Event of a name in a directory. A move has one ``cookie`` on both sides. ``lost``: the kernel dropped events."""
 
     directory: str = ""
     name: str = ""
@@ -60,7 +54,7 @@ class Inotify:
         self._failed: set[int | None] = set()
 
     def watch(self, directory: str) -> None:
-        """Watch a directory from now on, if possible, including one that replaced another."""
+        """Watch a directory from now on, if possible, also one that replaced another."""
         if len(self._directories) >= MOST_WATCHES and directory not in self._directories.values():
             return self._fail(None, f"more than {MOST_WATCHES} directories have log files")
         try:
@@ -94,11 +88,11 @@ class Inotify:
         return found or self.read()
 
     def wait(self, seconds: float) -> bool:
-        """Wait for an event; True when there is one."""
+        """Wait for an event. True if there is one."""
         return bool(self._poll.poll(seconds * 1_000))
 
     def close(self) -> None:
-        """Close it."""
+        """Stop watching."""
         os.close(self._descriptor)
 
     def _forget(self, number: int) -> None:

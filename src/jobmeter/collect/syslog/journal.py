@@ -1,4 +1,4 @@
-"""systemd's journal, read through journalctl, which follows it.
+"""systemd's journal, through a process of journalctl that follows it.
 
 Fields: https://www.freedesktop.org/software/systemd/man/latest/systemd.journal-fields.html.
 """
@@ -26,21 +26,18 @@ _NUMBER = re.compile(r"(?:^|;)i=([0-9a-f]+)")
 
 
 def has_journal() -> bool:
-    """True if this machine has a journal and its reader."""
+    """Return True if this machine has a journal and its reader."""
     return shutil.which("journalctl") is not None and any(path.is_dir() for path in _PLACES)
 
 
 class JournalSource:
-    """Lines of the journal since its newest line or since a position.
-
-    One process of ``journalctl`` runs as long as the source is open.
-    """
+    """Lines of the journal since a position, or since its newest line."""
 
     key = "journal"
     stream = "journal"
 
     def __init__(self, arguments: Sequence[str] = (), *, kernel: bool = False) -> None:
-        """Pass ``arguments`` to journalctl. Without ``kernel``, lines of the kernel's log are left out."""
+        """Pass ``arguments`` to journalctl. Without ``kernel``, the lines of the kernel's log are left out."""
         self._arguments = arguments
         self._kernel = kernel
         self._process: subprocess.Popen[bytes] | None = None
@@ -102,7 +99,7 @@ class JournalSource:
         self._at = cursor
 
     def _fill(self, until: Position | None) -> bool:
-        """Read a bounded amount, or up to ``until``. True if there may be more."""
+        """Read a limited amount, or up to ``until``. True if there may be more."""
         stdout = self._process.stdout if self._process else None
         while stdout is not None:
             try:
@@ -153,7 +150,7 @@ def _entry(fields: dict[str, Any], cursor: str) -> SystemLogEntry:
 
 
 def _is_of_kernel(fields: dict[str, Any]) -> bool:
-    """True for a line of the kernel's log. Exported journals may lack the transport."""
+    """Return True for a line of the kernel's log. Exported journals may lack the transport."""
     transport = fields.get("_TRANSPORT")
     return transport == "kernel" or (transport is None and fields.get("SYSLOG_FACILITY") == "0")
 
@@ -161,8 +158,8 @@ def _is_of_kernel(fields: dict[str, Any]) -> bool:
 def _facility(fields: dict[str, Any]) -> str:
     """Return the name of the line's facility; ``daemon`` for a service's line without one.
 
-    Rules trust lines of the facility ``kern``, and any program may name any facility. So a line of an unprivileged user
-    (``_UID`` is set by the journal itself) gets ``user`` instead, as over syslog.
+    Rules trust lines of the facility ``kern``, and any program may name any facility. So a line of an unprivileged
+    user, by the journal's own field ``_UID``, gets ``user``, as over syslog.
     """
     number = _number(fields.get("SYSLOG_FACILITY"), 23)
     if number is None:
@@ -172,7 +169,7 @@ def _facility(fields: dict[str, Any]) -> str:
 
 
 def _text(value: object) -> str:
-    """Return a field's text: invalid text is encoded as a list of numbers, a repeated field as a list."""
+    """Return the text of a field. Invalid text is a list of numbers, a repeated field a list of texts."""
     if isinstance(value, list) and all(isinstance(one, int) and 0 <= one < 256 for one in value):
         return bytes(value).decode(errors="replace")
     if isinstance(value, list):

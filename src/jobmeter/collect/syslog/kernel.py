@@ -1,7 +1,4 @@
-"""Kernel's log, by its records.
-
-Format: https://www.kernel.org/doc/Documentation/ABI/testing/dev-kmsg.
-"""
+"""Records of the kernel's log: https://www.kernel.org/doc/Documentation/ABI/testing/dev-kmsg."""
 
 import os
 import re
@@ -19,7 +16,7 @@ DEVICE = Path("/dev/kmsg")
 _RECORD_BYTES = 16_384
 _RECORDS = 2_000
 _KEPT = 1_000
-"""Number of newest records in memory for the other consumers."""
+"""Newest records in memory, for the other consumers."""
 _DRIFT_NS = 1_000_000_000
 """Change of the wall clock in nanoseconds from which times are computed again."""
 _ESCAPE = re.compile(rb"\\x([0-9a-f]{2})")
@@ -37,10 +34,7 @@ class KernelRecord:
 
 
 def parse_record(data: bytes) -> KernelRecord | None:
-    """Parse the record in a read of the device; None for an invalid one.
-
-    Property lines after the first line are left out.
-    """
+    """Parse a record of the device, without its property lines; None for an invalid record."""
     head, found, message = data.partition(b";")
     fields = head.split(b",")
     if not found or len(fields) < 3 or not all(field.isdigit() for field in fields[:3]):
@@ -58,10 +52,7 @@ class KernelLog:
         self._descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
 
     def read(self) -> bytes | None:
-        """Return the next record; None without one yet.
-
-        Raises BrokenPipeError if records were overwritten before.
-        """
+        """Return the next record; None without one yet. Raises BrokenPipeError if records were overwritten."""
         try:
             return os.read(self._descriptor, _RECORD_BYTES)
         except BlockingIOError:
@@ -73,10 +64,10 @@ class KernelLog:
 
 
 class KernelReader:
-    """Reader of the kernel's log, which the agent's consumers share. Thread-safe.
+    """Reader of the kernel's log for all consumers of the agent. Thread-safe.
 
-    A consumer passes the number of its last record. The newest records stay in memory. For older records the device is
-    opened again and read from its oldest record. An idle log costs one system call for each question.
+    A consumer passes the number of its last record. The newest records stay in memory. For older ones the device is
+    opened again. Without new records, a call costs one system call.
     """
 
     def __init__(self, connect: Callable[[], KernelLog] = KernelLog) -> None:
@@ -85,7 +76,7 @@ class KernelReader:
         self._device: KernelLog | None = None
         self._kept: deque[KernelRecord] = deque()
         self._floor = -1
-        """Number above which all records that were read are in memory."""
+        """Number above which all read records are in memory."""
 
     def read_after(self, last: int, most: int) -> list[KernelRecord]:
         """Return the oldest ``most`` records after number ``last``. Raises OSError if the device cannot be read."""
@@ -112,7 +103,7 @@ class KernelReader:
         return last
 
     def close(self) -> None:
-        """Close the device. The next question opens it again."""
+        """Close the device. The next call opens it again."""
         with self._lock:
             if self._device is not None:
                 self._device.close()
@@ -142,10 +133,10 @@ class KernelReader:
 
 
 class KernelSource:
-    """Kernel's log since its start, or since a position of the current start.
+    """Kernel's log since the boot, or since a position of this boot.
 
-    A position contains the offset of times, so that a record that is read again gets an equal time. Records that the
-    kernel overwrote before they were read are counted in a line.
+    A position contains the offset of times, so that a record that is read again gets an equal time. A line counts the
+    records that the kernel overwrote before they were read.
     """
 
     key = "kernel"
@@ -195,7 +186,7 @@ class KernelSource:
         self._reader.close()
 
     def _anchor(self) -> int:
-        """Return the start of the kernel, by the current wall clock."""
+        """Return the time of the boot, by the current wall clock."""
         return self._now_ns() - self._since_boot_ns()
 
 

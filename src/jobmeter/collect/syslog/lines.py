@@ -1,4 +1,4 @@
-"""Split the bytes of a file into whole lines of bounded size."""
+"""Split the bytes of a file into lines of limited size."""
 
 from dataclasses import dataclass
 
@@ -7,14 +7,14 @@ from jobmeter.model.log import MAX_TEXT_BYTES, cut_bytes
 
 @dataclass(frozen=True, slots=True)
 class LinePiece:
-    """Text of a line, and its bytes in the file, including its end."""
+    """Text of a line, and its length in the file with its end."""
 
     text: str
     length: int
 
 
 class LineCutter:
-    """Cuts its input into lines. Of an unfinished line it buffers at most the first ``most_bytes``."""
+    """Cuts its input into lines. Buffers at most the first ``most_bytes`` of an unfinished line."""
 
     def __init__(self, most_bytes: int = MAX_TEXT_BYTES) -> None:
         self._most = most_bytes
@@ -33,7 +33,7 @@ class LineCutter:
         return found
 
     def finish(self) -> LinePiece | None:
-        """Return the unfinished line, if the file will not grow."""
+        """Return the unfinished line of a file that no longer grows; None without one."""
         return self._take(0) if self.pending else None
 
     def _add(self, part: bytes) -> None:

@@ -33,10 +33,7 @@ def make_system_logs(
     state: Path | None,
     kernel: KernelReader,
 ) -> SystemLogReader | None:
-    """Create the reader of the configured system logs that this machine has; None without any.
-
-    ``kernel`` is the agent's reader of the kernel's log.
-    """
+    """Create the reader of the configured system logs that this machine has; None without any."""
     if settings is None:
         return None
     sources: list[SystemLogSource] = []
@@ -48,21 +45,12 @@ def make_system_logs(
         return None
     if settings.files:
         allow_open_files(_OPEN_FILES)
-    return SystemLogReader(
-        sources,
-        FileWatch(settings.files),
-        place,
-        outbox,
-        now_ns=lambda: clock.now_ms() * NS_PER_MS,
-        monotonic=clock.monotonic,
-        lines_a_second=settings.lines_a_second,
-        owner_of=owner_of,
-        state=state,
-    )
+    watch = FileWatch(settings.files)
+    return SystemLogReader(sources, watch, place, outbox, clock, settings.lines_a_second, owner_of, state)
 
 
 def _can_read(kernel: KernelReader) -> bool:
-    """True if the device opens: its mode is not reliable if ``kernel.dmesg_restrict`` is set."""
+    """Return True if the device opens: with ``kernel.dmesg_restrict`` its mode does not tell."""
     try:
         kernel.find_newest()
     except OSError as error:

@@ -1,15 +1,15 @@
-"""Open log files in folders where other users can put what they like.
+"""Open log files in folders in which other users can create files.
 
-An agent may read more than a user whose log it reads: root's files, files of other users. So a name in a folder is no
-proof that its owner meant this file to be read. A file is opened where whoever put it there could read it anyway:
+An agent may read more than a user whose log it reads: root's files, and files of other users. So a name in a folder
+does not prove that its owner meant this file to be read. A file is opened only if the user who put it there could read
+it anyway:
 
 - It is a regular file: no pipe, no device, no socket.
-- A symbolic link on the way, also one in the middle of the path, is followed where root or the agent's own user made
-  it, or where the file that is opened belongs to whoever made the link.
-- A file in the folder of another user is opened where it belongs to that user too, or everybody may read it. The same
-  holds for folders that everybody may change, and may move files of others in.
-- A file with several hard links is opened where nobody but its owner, root or the agent's own user can write to the
-  folder.
+- A symbolic link anywhere in the path was made by root or the agent's own user, or the opened file belongs to the user
+  who made the link.
+- A file in a folder of another user belongs to that user too, or everybody may read it. The same holds for folders that
+  everybody may change, and may move files of others into.
+- A file with several hard links lies in a folder that only its owner, root or the agent's own user can write to.
 
 The path is walked folder by folder on open descriptors, so that nothing can be exchanged between check and use.
 """
@@ -34,13 +34,13 @@ _log = logging.getLogger(__name__)
 
 
 class FileRefusedError(OSError):
-    """Path that another user may have redirected to a file that is not theirs, or that is not a regular file."""
+    """Path that another user may have redirected to a file of somebody else, or that is no regular file."""
 
 
 def open_trusted(path: Path) -> int:
     """Return a descriptor for reading the file at an absolute path.
 
-    Raises RefusedError if the rules of this module forbid it, other OSErrors as ``os.open``.
+    Raises FileRefusedError if the rules of this module forbid it, other OSErrors as ``os.open``.
     """
     with _Walk() as walk:
         end = walk.open_path(path)
@@ -53,12 +53,12 @@ def open_trusted(path: Path) -> int:
             raise FileRefusedError("others can put files into its folder, and not everybody may read it")
         if status.st_nlink > 1 and walk.is_shared(status.st_uid):
             raise FileRefusedError("it has several hard links, in a folder that others can write to")
-        # The checked inode, whatever has its name by now.
+        # Opens the checked inode, although its name may lead to another file by now.
         return os.open(f"/proc/self/fd/{end}", _READ)
 
 
 class _Walk:
-    """Walk along a path, as a context manager. ``strangers`` are the users whose links are not trusted."""
+    """Walk along a path, as a context manager. ``strangers`` are the untrusted users whose links were followed."""
 
     def __init__(self) -> None:
         self.strangers: set[int] = set()
@@ -87,12 +87,12 @@ class _Walk:
         return self._folder if self._found is None else self._found
 
     def is_shared(self, owner: int) -> bool:
-        """True if others than the owner of the file can put files into its folder."""
+        """Return True if others than the owner of the file can put files into its folder."""
         status = os.fstat(self._folder)
         return self._is_foreign(status, owner) or bool(status.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
 
     def is_exposed(self, owner: int) -> bool:
-        """True if others can put files into the folder that are not theirs: by moving or linking them."""
+        """Return True if others can put files into the folder that are not theirs, by moving or linking them."""
         status = os.fstat(self._folder)
         open_to_all = status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX
         return self._is_foreign(status, owner) or bool(open_to_all) or (self.is_shared(owner) and not _protects_links())
@@ -101,7 +101,7 @@ class _Walk:
         return folder.st_uid not in {*self._trusted, owner}
 
     def _step(self, name: str, names: "deque[str]") -> None:
-        """Advance by one name; a link puts its target before the other names."""
+        """Advance by one name. The target of a link goes before the other names."""
         found = os.open(name, _PASS | os.O_NOFOLLOW, dir_fd=self._folder)
         status = os.fstat(found)
         if not stat.S_ISLNK(status.st_mode):
@@ -131,7 +131,7 @@ class _Walk:
 
 
 def allow_open_files(most: int) -> None:
-    """Raise this process's limit of open files as many log files need, as far as the system permits."""
+    """Raise this process's limit of open files to ``most``, as far as the system permits."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     allowed = most if hard == resource.RLIM_INFINITY else min(most, hard)
     if soft != resource.RLIM_INFINITY and soft < allowed:
@@ -139,7 +139,7 @@ def allow_open_files(most: int) -> None:
 
 
 def _protects_links() -> bool:
-    """True if the kernel only lets users hard-link files that they may read and write.
+    """Return True if users may only hard-link files that they may read and write.
 
     https://docs.kernel.org/admin-guide/sysctl/fs.html#protected-hardlinks.
     """
@@ -156,7 +156,7 @@ def _device_of_proc() -> int | None:
 class LogOpener:
     """Opens log files, and logs once per path why it is not read. For one thread.
 
-    ``waiting`` counts the files that are open before they are read, of all paths.
+    ``waiting`` counts the open files of all paths that are not read yet.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Patterns of log files, expanded in bounded time whatever users put into the folders.
+"""Patterns of log files. Their expansion takes a limited time, whatever users put into the folders.
 
 ``*``, ``?`` and ``[...]`` match characters of a name, ``**`` any number of folders. A name that begins with a dot only
 matches a pattern that does. ``**`` does not follow symbolic links, which may form loops.
@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 
 MOST_ENTRIES = 100_000
-"""Most names of folders that are read for one pattern."""
+"""Most names in folders that are read for one pattern."""
 _MAGIC = re.compile(r"[*?\[]")
 
 
@@ -24,7 +24,7 @@ class MatchBudget:
         self.left = most
 
     def take(self) -> bool:
-        """Count a name. False when the budget is used up."""
+        """Count a name. False once the budget is used up."""
         self.left -= 1
         return self.left >= 0
 
@@ -40,7 +40,7 @@ class NamePattern:
         return re.compile(fnmatch.translate(self.text))
 
     def fits(self, name: str) -> bool:
-        """True for a matching name; an invalid UTF-8 name never matches."""
+        """Return True for a matching name. A name that is no UTF-8 never matches."""
         if self._regular.match(name) is None or (name.startswith(".") and not self.text.startswith(".")):
             return False
         return name.isprintable() or _is_text(name)

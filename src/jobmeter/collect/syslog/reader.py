@@ -1,8 +1,8 @@
-"""Thread of the agent that reads system logs and puts their lines into the outbox, each once, in order per source."""
+"""Thread of the agent that puts the lines of system logs into the outbox: each line once, in order per source."""
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event, Thread
 
@@ -14,9 +14,9 @@ from jobmeter.collect.state_file import StateFile
 from jobmeter.collect.syslog.base import LogReading, Position, SystemLogEntry, SystemLogSource
 from jobmeter.collect.syslog.files import stream_of
 from jobmeter.collect.syslog.watch import FileWatch, is_gone
-from jobmeter.model.event import Level
 from jobmeter.model.log import LogLine
 from jobmeter.model.syslog import convert_severity
+from jobmeter.model.time import NS_PER_MS, Clock
 from jobmeter.model.token_bucket import TokenBucket
 from jobmeter.wire.native.logs import make_logs_frame
 
@@ -26,17 +26,17 @@ _SCAN_EVERY = 8
 _BREATH = 0.01
 """Seconds between two readings of the kernel's events, so that a busy folder costs little."""
 _BURST_SECONDS = 10
-"""Lines that may come at once, in seconds of the rate limit."""
+"""Seconds of the rate limit whose lines may come at once."""
 _READINGS = 8
-"""Readings of one source in a round, before the others follow."""
+"""Readings of one source before the next source's turn."""
 _log = logging.getLogger(__name__)
 
 
 class Intent(msgspec.Struct, frozen=True):
-    """Lines that are about to be put into the outbox: up to ``end``, the first ``taken`` of them from ``first_ns`` on.
+    """Lines that are about to be put into the outbox, up to ``end``.
 
-    Stored before that, so that an agent that dies meanwhile sends the lines again with equal times, and each counts
-    once.
+    ``taken`` of them have times from ``first_ns`` on. The intent is stored first: if the agent dies meanwhile, it sends
+    the lines again with equal times, and each counts once.
     """
 
     end: Position
@@ -45,7 +45,7 @@ class Intent(msgspec.Struct, frozen=True):
 
 
 class SourcePosition(msgspec.Struct):
-    """Read position of a source, and the intent of the next lines, which may have been sent already."""
+    """Read position of a source, and the intent of the next lines, which may have been sent."""
 
     position: Position
     intent: Intent | None = None
@@ -61,7 +61,7 @@ class LogCheckpoint(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSettings:
-    """System logs that an agent reads. ``lines_a_second`` limits each source; lines above it are counted."""
+    """System logs that an agent reads. ``lines_a_second`` limits each source; further lines are counted."""
 
     kernel: bool = True
     journal: bool = True
@@ -69,54 +69,46 @@ class LogSettings:
     lines_a_second: float = 10_000.0
 
 
+@dataclass(eq=False)
 class SystemLogReader:
-    """Reads sources in turn. Positions are stored in ``state`` (None: not at all).
+    """Reads sources in turn. Positions are stored in the file ``state``, if given.
 
-    A position is stored once the lines before it are in the spool, or, without a spool, once the server has them. While
-    half of the outbox is full, sources are not read. ``dropped`` counts lines above the rate limit; a line in the log
-    marks each gap.
+    A position is stored once the lines before it are in the spool; without a spool, once the server has them. While the
+    outbox is half full, sources are not read. ``dropped`` counts lines above the rate limit; a line in the log marks
+    each gap.
     """
 
-    def __init__(  # noqa: PLR0913 - one for each part
-        self,
-        sources: Sequence[SystemLogSource],
-        watch: FileWatch,
-        place: NodeIdentity,
-        outbox: Outbox,
-        *,
-        now_ns: Callable[[], int],
-        monotonic: Callable[[], float],
-        lines_a_second: float,
-        owner_of: Callable[[int], Owner | None] = lambda pid: None,  # noqa: ARG005 - nobody is known
-        state: Path | None = None,
-    ) -> None:
-        self.dropped = 0
-        self.sent = 0
-        self._sources = list(sources)
-        self._watch = watch
-        self._place = place
-        self._outbox = outbox
-        self._now_ns = now_ns
-        self._monotonic = monotonic
-        self._rate = lines_a_second
-        self._owner_of = owner_of
+    sources: Sequence[SystemLogSource]
+    watch: FileWatch
+    place: NodeIdentity
+    outbox: Outbox
+    clock: Clock
+    rate: float
+    """Most lines a second of each source."""
+    owner_of: Callable[[int], Owner | None] = lambda _pid: None
+    state: Path | None = None
+    dropped: int = 0
+    sent: int = 0
+    _unsaved: bool = False
+    _unsaveable: bool = False
+    _waits: bool = False
+    _rounds: int = 0
+    _buckets: dict[str, TokenBucket] = field(default_factory=dict)
+    _failing: set[str] = field(default_factory=set)
+    _stopping: Event = field(default_factory=Event)
+
+    def __post_init__(self) -> None:
+        """Load the positions, and create the thread."""
         unreadable = "the positions in %s cannot be read (%s): sources are read from where they begin"
-        self._file = StateFile(state, msgspec.json.Decoder(LogCheckpoint), unreadable)
-        self._looked_ns = self._file.read_written_ns()
+        self._file = StateFile(self.state, msgspec.json.Decoder(LogCheckpoint), unreadable)
+        self._scanned_ns = self._file.read_written_ns()
         self._saved = self._file.load() or LogCheckpoint()
-        self._unsaved = False
-        self._unsaveable = False
-        self._waits = False
-        self._rounds = 0
-        self._buckets: dict[str, TokenBucket] = {}
-        self._failing: set[str] = set()
-        self._stopping = Event()
         self._thread = Thread(target=self._run, name="system logs", daemon=True)
 
     @property
     def counters(self) -> dict[str, int]:
         """Losses since the start, by metric."""
-        return {"agent.log.dropped": self.dropped, "agent.log.files.lost": self._watch.lost}
+        return {"agent.log.dropped": self.dropped, "agent.log.files.lost": self.watch.lost}
 
     def start(self) -> None:
         """Begin to read."""
@@ -128,25 +120,25 @@ class SystemLogReader:
         if self._thread.ident is not None:
             self._thread.join()
         self.round()
-        for source in self._sources:
+        for source in self.sources:
             source.close()
-        self._watch.close()
+        self.watch.close()
 
     def round(self) -> bool:
         """Read some lines of each source. True if there are more."""
-        if self._rounds % _SCAN_EVERY == 0 or self._watch.is_due:
+        if self._rounds % _SCAN_EVERY == 0 or self.watch.is_due:
             self._scan_files()
         self._rounds += 1
-        self._watch.notice()
+        self.watch.notice()
         if self._waits:
-            if self._outbox.size:
+            if self.outbox.size:
                 return False
             self._waits = False
         self._report_losses()
         more = False
-        for source in [*self._sources, *self._watch.sources]:
+        for source in [*self.sources, *self.watch.sources]:
             for _ in range(_READINGS):
-                if self._waits or self._outbox.size > self._outbox.capacity // 2 or not self._read_once(source):
+                if self._waits or self.outbox.size > self.outbox.capacity // 2 or not self._read_once(source):
                     break
             else:
                 more = True
@@ -164,54 +156,41 @@ class SystemLogReader:
                 self._stopping.wait(_INTERVAL)
 
     def _pause(self) -> None:
-        """Wait for the next round; meanwhile open new log files as soon as the kernel reports them."""
-        ends = self._monotonic() + _INTERVAL
-        while (left := ends - self._monotonic()) > 0 and not self._watch.is_due:
-            if not self._watch.wait(left):
+        """Wait for the next round. Open new log files as soon as the kernel reports them."""
+        ends = self.clock.monotonic() + _INTERVAL
+        while (left := ends - self.clock.monotonic()) > 0 and not self.watch.is_due:
+            if not self.watch.wait(left):
                 break
-            self._watch.notice()
+            self.watch.notice()
             if self._stopping.wait(_BREATH):
                 return
-        if self._watch.wait(0) is None:
+        if self.watch.wait(0) is None:
             self._stopping.wait(_INTERVAL)
 
     def _scan_files(self) -> None:
         if self._rounds == 0:
             self._forget([key for key in self._saved.places if is_gone(key)])
         if not self._waits:
-            self._forget(self._watch.forget_finished())
-        self._watch.scan(self._saved.patterns, self._saved.places, self._looked_ns)
+            self._forget(self.watch.forget_finished())
+        self.watch.scan(self._saved.patterns, self._saved.places, self._scanned_ns)
         # Stored once every file was found: a later file is read from its beginning.
-        self._unsaved |= self._saved.patterns != self._watch.patterns
+        self._unsaved |= self._saved.patterns != self.watch.patterns
 
     def _report_losses(self) -> None:
         """Write a line in place of files that were removed before they could be opened."""
-        losses = self._watch.count_losses() if self._outbox.size <= self._outbox.capacity // 2 else {}
+        losses = self.watch.count_losses() if self.outbox.size <= self.outbox.capacity // 2 else {}
         if not losses:
             return
         lines = []
         for path, count in losses.items():
-            self._saved.last_ns = max(self._now_ns(), self._saved.last_ns + 1)
+            self._saved.last_ns = max(self.clock.now_ms() * NS_PER_MS, self._saved.last_ns + 1)
             what = "a file" if count == 1 else f"{count} files"
-            text = (
-                f"[jobmeter: {what} of this name was removed before the agent could read it, lines may be missing here]"
-            )
-            lines.append(self._note(text, stream_of(path), self._saved.last_ns))
+            text = f"[jobmeter: {what} of this name was removed before it could be read, lines may be missing here]"
+            entry = SystemLogEntry(text, severity=4)
+            lines.append(self._make_line(stream_of(path), entry, self._saved.last_ns))
         self.sent += len(lines)
         self._unsaved = True
-        self._waits = not self._outbox.put(make_logs_frame(lines))
-
-    def _note(self, text: str, stream: str, time_ns: int) -> LogLine:
-        return LogLine(
-            time_ns=time_ns,
-            text=text,
-            project=self._place.project,
-            node=self._place.node,
-            stream=stream,
-            level=Level.WARNING,
-            facility="user",
-            severity=4,
-        )
+        self._waits = not self.outbox.put(make_logs_frame(lines))
 
     def _forget(self, keys: Sequence[str]) -> None:
         for key in keys:
@@ -244,12 +223,12 @@ class SystemLogReader:
     def _hand_on(self, source: SystemLogSource, reading: LogReading) -> None:
         entries = reading.entries
         if entries:
-            now = self._monotonic()
+            now = self.clock.monotonic()
             bucket = self._buckets.get(source.key)
             if bucket is None:
-                bucket = self._buckets[source.key] = TokenBucket(self._rate, _BURST_SECONDS * self._rate, now)
+                bucket = self._buckets[source.key] = TokenBucket(self.rate, _BURST_SECONDS * self.rate, now)
             taken = bucket.take(len(entries), now)
-            intent = Intent(reading.end, max(self._now_ns(), self._saved.last_ns + 1), taken)
+            intent = Intent(reading.end, max(self.clock.now_ms() * NS_PER_MS, self._saved.last_ns + 1), taken)
             self._saved.last_ns = intent.first_ns + len(entries)
             if source.key in self._saved.places:
                 self._saved.places[source.key].intent = intent
@@ -267,29 +246,28 @@ class SystemLogReader:
         self._unsaved = True
 
     def _put(self, source: SystemLogSource, entries: list[SystemLogEntry], intent: Intent) -> None:
-        lines = [
-            self._make_line(source, entry, intent.first_ns + at) for at, entry in enumerate(entries[: intent.taken])
-        ]
+        sent = enumerate(entries[: intent.taken])
+        lines = [self._make_line(source.stream, entry, intent.first_ns + at) for at, entry in sent]
         missing = len(entries) - intent.taken
         if missing > 0:
             self.dropped += missing
-            text = f"[jobmeter: {missing} lines are missing here, they came faster than {self._rate:g} a second]"
+            text = f"[jobmeter: {missing} lines are missing here, they came faster than {self.rate:g} a second]"
             note = SystemLogEntry(text, entries[-1].time_ns, severity=4, facility=entries[-1].facility)
-            lines.append(self._make_line(source, note, intent.first_ns + len(entries)))
-        if lines and not self._outbox.put(make_logs_frame(lines)):
+            lines.append(self._make_line(source.stream, note, intent.first_ns + len(entries)))
+        if lines and not self.outbox.put(make_logs_frame(lines)):
             self._waits = True
         self.sent += len(lines)
 
-    def _make_line(self, source: SystemLogSource, entry: SystemLogEntry, time_ns: int) -> LogLine:
-        owner = self._owner_of(entry.pid) if entry.pid is not None else None
+    def _make_line(self, stream: str, entry: SystemLogEntry, time_ns: int) -> LogLine:
+        owner = self.owner_of(entry.pid) if entry.pid is not None else None
         return LogLine(
             time_ns=time_ns if entry.time_ns is None else entry.time_ns,
             text=entry.text,
             job=owner.job if owner else "",
-            project=(owner.project if owner else "") or self._place.project,
+            project=(owner.project if owner else "") or self.place.project,
             replica=owner.replica if owner else "",
-            node=self._place.node,
-            stream=source.stream,
+            node=self.place.node,
+            stream=stream,
             level=None if entry.severity is None else convert_severity(entry.severity),
             facility=entry.facility,
             severity=entry.severity,
@@ -297,7 +275,7 @@ class SystemLogReader:
         )
 
     def _save(self) -> None:
-        self._saved.patterns = self._watch.patterns
+        self._saved.patterns = self.watch.patterns
         self._unsaved = False
         try:
             self._file.write(self._saved)

@@ -1,4 +1,4 @@
-"""Files that follow the current file of a path: opened as soon as they appear, whatever happens to their names."""
+"""Files that follow the current file of a path. They are opened as soon as they appear, whatever their names become."""
 
 import os
 from collections import deque
@@ -10,9 +10,9 @@ from jobmeter.collect.syslog.base import Spot, find_identity, find_rotated, is_w
 from jobmeter.collect.syslog.opening import LogOpener
 
 MOST_WAITING, MOST_WAITING_IN_ALL = 16, 1_500
-"""Most files of one path, and of all, that are open before they are read; others are opened later."""
+"""Most open files that wait, of one path and of all paths. Further files are opened later."""
 _REMEMBERED = 256
-"""Finished files that are recognised: many may have equal times."""
+"""Finished files that are recognized. Many may have one time."""
 
 
 class Followed(Enum):
@@ -36,8 +36,8 @@ class _Waiting:
 class Successors:
     """Unread files that a path has led to. For one thread.
 
-    ``since_ns``: rotated files last written before belong to the past. It follows the files that are read. ``opened``
-    counts the files opened so far, without those that were open for another path.
+    Rotated files last written before ``since_ns`` are left out; it grows with the files that are read. ``opened``
+    counts the opened files, except those that were open for another path.
     """
 
     def __init__(self, path: Path, opener: LogOpener, since_ns: int = 0) -> None:
@@ -49,7 +49,7 @@ class Successors:
         self._finished: deque[Spot] = deque(maxlen=_REMEMBERED)
 
     def __bool__(self) -> bool:
-        """True while a file waits."""
+        """Return True while a file waits."""
         return bool(self._waiting)
 
     @property
@@ -59,7 +59,7 @@ class Successors:
 
     @property
     def is_past(self) -> bool:
-        """True if a file waits that the path no longer leads to: earlier files are not written any more."""
+        """True if a file waits that the path no longer leads to. Then earlier files are no longer written."""
         live = find_identity(self._path)
         return any(read_identity(one.descriptor) != live for one in self._waiting)
 
@@ -69,7 +69,7 @@ class Successors:
         return {read_identity(one.descriptor) for one in self._waiting}
 
     def gather(self) -> None:
-        """Open the path's file, and those into which it was rotated since.
+        """Open the path's file, and those into which it was rotated.
 
         The path comes first: a file that is rotated meanwhile is then found under its other name.
         """
@@ -80,7 +80,7 @@ class Successors:
     def follow(
         self, path: Path, current: tuple[int, int] | None, at: Spot | None = None, *, is_new: bool = False
     ) -> Followed:
-        """Open a file that the path leads to, or led to before, unless it was read.
+        """Open a file that the path leads to or led to, unless it was read.
 
         ``at``: it was read up to there for another path. ``is_new``: it is current, whatever its time.
         """
@@ -119,9 +119,9 @@ class Successors:
         os.close(descriptor)
 
     def take(self) -> tuple[int, int] | None:
-        """Return the descriptor of the file whose lines come next and the offset to read from; None without one.
+        """Return the descriptor and the offset of the file whose lines come next; None without one.
 
-        The file last written first comes first; the path's current file comes last.
+        The file last written first comes first, the path's current file last.
         """
         if not self._waiting:
             return None
@@ -135,7 +135,7 @@ class Successors:
         return first.descriptor, first.offset
 
     def release(self, file: tuple[int, int]) -> Spot | None:
-        """Release a file. Returns its read position, None if it is unknown here."""
+        """Release a file. Return its read position; None for an unknown file."""
         for one in self._waiting:
             if read_identity(one.descriptor) == file:
                 self._remove(one)
@@ -155,7 +155,7 @@ class Successors:
         self._opener.waiting -= 1
 
     def _find_offset(self, descriptor: int, *, is_new: bool) -> int | None:
-        """Return the offset to read a file from; None for a finished file, or one that belongs to the past."""
+        """Return the offset to read a file from; None for a finished or an earlier file."""
         status = os.fstat(descriptor)
         if not is_new and status.st_mtime_ns < self.since_ns:
             return None

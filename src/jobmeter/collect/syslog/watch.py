@@ -1,4 +1,4 @@
-"""Files that match the patterns of an agent's settings: opened at the kernel's event, and listed at intervals."""
+"""Files that match the patterns of the settings: opened at the kernel's event, and listed at intervals."""
 
 import logging
 from collections import Counter, defaultdict
@@ -19,19 +19,18 @@ MOST_FILES = 1_000
 _MARGIN_NS = 10**8
 """Largest lag in nanoseconds of the times of files behind the clock."""
 _BATCHES = 16
-"""Readings of events in a row: as many as the kernel stores."""
+"""Consecutive readings of events: as many as the kernel stores."""
 _FILE = "file:"
 _CLOCK = SystemClock()
 _log = logging.getLogger(__name__)
 
 
 class FileWatch:
-    """Finds the files that match patterns, without rotated ones, which belong to their live file.
+    """Finds the files that match patterns. Rotated files belong to their live file. For one thread.
 
     A file that exists at the first scan of its pattern is read from its end on, a later one from its beginning. A file
-    is opened when the kernel reports it, so that it may be renamed or removed before it is read. If the kernel reports
-    nothing (network file systems), files are found by listing the folders; of files rotated meanwhile, those with usual
-    names are found. For one thread.
+    is opened when the kernel reports it, because it may be renamed or removed before it is read. Network file systems
+    report nothing: there files are found by listing the folders, and rotated files by usual names.
     """
 
     def __init__(self, patterns: Sequence[str], now_ms: Callable[[], int] = _CLOCK.now_ms) -> None:
@@ -43,7 +42,7 @@ class FileWatch:
         self._sources: dict[Path, FileSource] = {}
         self._names: dict[str, set[NamePattern]] = {}
         self._remembered: Collection[str] = ()
-        self._looked_ns: int | None = None
+        self._scanned_ns: int | None = None
         self._listed = False
         self._changes = Changes(self)
         self._inotify: Inotify | None = None
@@ -62,22 +61,22 @@ class FileWatch:
 
     @property
     def is_due(self) -> bool:
-        """True if the folders have to be listed now: there are new ones, or events were lost."""
+        """True if the folders have to be listed now: some are new, or events were lost."""
         return not self._listed
 
     def scan(self, met: Collection[str], remembered: Collection[str], since_ns: int | None = None) -> list[FileSource]:
         """Return a source for each existing file.
 
         ``met`` are patterns of an earlier call, ``remembered`` the keys of stored positions. ``since_ns`` is the time
-        of an earlier process's last scan; later files are read even if they were rotated by now.
+        of an earlier process's last scan; later files are read even if they were rotated.
         """
-        if self._looked_ns is None:
+        if self._scanned_ns is None:
             self._start()
         else:
-            since_ns = self._looked_ns
+            since_ns = self._scanned_ns
         self.notice()
         now_ns = self._now_ms() * NS_PER_MS
-        self._looked_ns = now_ns - _MARGIN_NS
+        self._scanned_ns = now_ns - _MARGIN_NS
         self._remembered = remembered
         self._listed = True
         names: dict[str, set[NamePattern]] = {}
@@ -120,19 +119,16 @@ class FileWatch:
             self._losses[live if named else live.parent] += count
 
     def wait(self, seconds: float) -> bool | None:
-        """Wait for the kernel's next report. True if there is one, None if reports are not available."""
+        """Wait for the kernel's next report. True if there is one; None if reports are not available."""
         return self._inotify.wait(seconds) if self._inotify is not None else None
 
     def count_losses(self) -> dict[Path, int]:
-        """Return how many files of each path were removed before they could be opened, since the last call."""
+        """Return the number of files of each path that were removed before they were opened, since the last call."""
         found, self._losses = dict(self._losses), Counter()
         return found
 
     def forget_finished(self) -> list[str]:
-        """Drop the files that are gone and were read to their ends. Returns their keys.
-
-        A later file of that name is read from its beginning.
-        """
+        """Drop the files that are gone and were read to their ends. Return their keys."""
         finished = [path for path, source in self._sources.items() if source.finished]
         for path in finished:
             self._sources.pop(path).close()
@@ -152,7 +148,7 @@ class FileWatch:
         self._listed = False
 
     def find_live_path(self, path: Path) -> Path | None:
-        """Return the live path that a path is, or was rotated from; None for any other."""
+        """Return the live path that a path is or was rotated from; None for any other path."""
         patterns = self._names.get(str(path.parent), set())
         lives = [
             path.parent / name for name in list_live_names(path.name) if any(pattern.fits(name) for pattern in patterns)
@@ -167,14 +163,14 @@ class FileWatch:
         return lives[0] if lives else None
 
     def follow(self, live: Path, path: Path, reader: Path | None, *, is_new: bool) -> Followed:
-        """Open the file that has the name ``path`` now for a live path.
+        """Open the file at ``path`` for a live path.
 
         ``reader`` is the live path for which it is already open. ``is_new``: it appeared while its folder was watched.
         """
-        return self._begin(live, path, reader, self._looked_ns or 0, is_new=is_new)
+        return self._begin(live, path, reader, self._scanned_ns or 0, is_new=is_new)
 
     def count_opened(self, live: Path) -> int:
-        """Return how many files of a live path were opened since ``balance``."""
+        """Return the number of opened files of a live path since ``balance``."""
         return self._sources[live].later.opened if live in self._sources else 0
 
     def balance(self, live: Path | None = None) -> None:
@@ -189,7 +185,7 @@ class FileWatch:
             self._warn(f"the kernel does not report new log files ({error}): they are listed every two seconds")
 
     def _find_new_files(self, directory: str, names: set[str], read: set[str], remembered: set[str]) -> list[Path]:
-        """Return the unread files of these names, without rotated ones."""
+        """Return the unread files with these names that are not rotated."""
         lives = names | read | remembered
         new = sorted(name for name in names - read if lives.isdisjoint(list_live_names(name)))
         return [path for path in (Path(directory, name) for name in new) if path.is_file()]
@@ -199,7 +195,7 @@ class FileWatch:
         return {file: path for path, source in self._sources.items() for file in source.files}
 
     def _begin(self, live: Path, path: Path, reader: Path | None, since_ns: int, *, is_new: bool = True) -> Followed:
-        """Open a file for a live path; a file that is open for another live path is continued."""
+        """Open a file for a live path. A file that is open for another live path is continued."""
         source = self._sources.get(live)
         if source is not None and source.later.is_full:
             return Followed.FULL
@@ -244,6 +240,6 @@ def _group_by_folder(paths: Iterable[str]) -> defaultdict[str, set[str]]:
 
 
 def is_gone(key: str) -> bool:
-    """True if the file of a stored position no longer exists under any name."""
+    """Return True if the file of a stored position no longer exists under any name."""
     path = Path(key.removeprefix(_FILE))
     return key.startswith(_FILE) and find_identity(path) is None and not find_rotated(path)

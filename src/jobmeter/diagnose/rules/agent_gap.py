@@ -8,8 +8,8 @@ from jobmeter.diagnose.wording import format_amount, format_length
 
 
 @Rule(
-    title="Agent gap",
-    advice="Look at the agent of its node (agent.dropped, agent.spool.size), and whether the node was paused.",
+    title="Gap in samples",
+    advice="Check the agent of its node (its log, agent.dropped, agent.spool.size), and whether the node was paused.",
     source="https://github.com/ROCm/omnistat",
     metrics=("cpu.usage", "gpu.utilization"),
 )

@@ -1,4 +1,4 @@
-"""A replica computes on a device that was not given to it, or sources disagree on whose a device is."""
+"""A replica computes on a device that was not allocated to it, or sources disagree on the owner of a device."""
 
 from msgspec.structs import replace
 
@@ -9,7 +9,7 @@ from jobmeter.model.event import ALLOCATION_MISMATCH, Event
 
 @Rule(
     title="Allocation mismatch",
-    advice="Let the launcher choose devices from what the scheduler gives, and constrain devices by control group.",
+    advice="Let the launcher use only devices that the scheduler allocates, and constrain devices by control group.",
     source="https://slurm.schedmd.com/gres.html#Constraining_Devices",
 )
 def allocation_mismatch(rule: Rule, case: Case, numbers: Numbers) -> Findings:  # noqa: ARG001 - the shape of a rule

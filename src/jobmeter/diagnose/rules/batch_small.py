@@ -15,7 +15,7 @@ _MEMORY = tuple(f"{prefix}.memory.utilization" for prefix in PREFIXES)
 
 @Rule(
     title="Batch too small",
-    advice="Double the batch until one of them is nearly full, and scale the learning rate with it.",
+    advice="Double the batch size until one of the three is nearly full, and scale the learning rate with it.",
     source="https://docs.aws.amazon.com/sagemaker/latest/dg/debugger-built-in-profiler-rules.html#batch-size",
     metrics=(*BUSY, *_MEMORY, "cpu.utilization"),
     hides=frozenset({"gpu_underused_p95"}),
@@ -35,7 +35,7 @@ def batch_small(rule: Rule, case: Case, numbers: Numbers) -> Findings:
         sentence = (
             f"the devices compute for {format_amount(level, '1')} of the time, use {memory} of their memory and {cpu} "
         )
-        sentence += f"of the CPU: each is below {format_amount(numbers['busiest'], '1')}, a larger batch fits"
+        sentence += f"of the CPU: all three are below {format_amount(numbers['busiest'], '1')}, so a larger batch fits"
         span = case.skip_warm_up(numbers)
         moments = span.start_ms, span.end_ms
         yield rule.report(case.subject, Severity.INFO, moments, evidence, 0.8, sentence=sentence)

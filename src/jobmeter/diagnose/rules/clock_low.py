@@ -1,4 +1,4 @@
-"""A device computes at a low clock, and neither its power cap nor heat holds it back."""
+"""A device computes at a low clock, although neither its power cap nor heat limits it."""
 
 from collections.abc import Mapping, Sequence
 
@@ -34,8 +34,8 @@ class Low(msgspec.Struct, frozen=True, eq=False):
 
 
 @Rule(
-    title="Clock low",
-    advice="See `nvidia-smi -q -d CLOCK,PERFORMANCE`: clocks may be locked (`nvidia-smi -rgc`); else reset the device.",
+    title="Low clock",
+    advice="See `nvidia-smi -q -d CLOCK,PERFORMANCE`: unlock locked clocks (`nvidia-smi -rgc`), else reset the device.",
     source="https://github.com/facebookresearch/gcm",
     metrics=("gpu.utilization", "gpu.sm.active", _CLOCK, _LIMIT, "gpu.power", "gpu.power.limit", *_HOLDS),
     running=True,
@@ -46,7 +46,7 @@ def clock_low(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     load = {one.member: one for one in measure_load(case, numbers)}
     clocks = [one for one in case.average_signals(_CLOCK, numbers) if one.member in load]
     low = [found for one in clocks if (found := _find_low(case, one, load, numbers)) is not None]
-    # Clocks that are all alike are a setting.
+    # A low clock of all devices is a setting.
     alike = len(low) > 1 and len(low) == len(clocks)
     if alike:
         yield _make_common_finding(rule, case, low, numbers)
@@ -57,8 +57,7 @@ def clock_low(rule: Rule, case: Case, numbers: Numbers) -> Findings:
         text = f"{case.name_signal(one.signal)} {_text(one)}{beside_others}"
         far = bool(others) or one.clock < numbers["far"] * one.limit
         severity = Severity.WARNING if far else Severity.INFO
-        span = one.stretch.start, one.stretch.end
-        yield rule.report(name_device(one.signal), severity, span, [_evidence(one, text, numbers)], 0.85)
+        yield rule.report(name_device(one.signal), severity, one.stretch.span, [_evidence(one, text, numbers)], 0.85)
 
 
 def _find_low(case: Case, clock: Signal, load: Mapping[Member, Signal], numbers: Numbers) -> Low | None:
@@ -72,7 +71,7 @@ def _find_low(case: Case, clock: Signal, load: Mapping[Member, Signal], numbers:
     stretch = None if free is None else case.find_stretch(clock, true & free, numbers)
     if stretch is None:
         return None
-    part = slice(stretch.first, stretch.last + 1)
+    part = stretch.points
     return Low(clock, float(np.median(clock.value[part])), float(np.nanmedian(limit[part])), stretch)
 
 
@@ -107,8 +106,8 @@ def _evidence(one: Low, text: str, numbers: Numbers) -> Evidence:
 
 
 def _text(one: Low) -> str:
-    text = f"runs at {_hertz(one.clock)} while it computes, {_hertz(one.limit)} is its highest clock; "
-    return f"{text}neither power nor heat holds it back"
+    text = f"computes at a clock of {_hertz(one.clock)}, its highest clock is {_hertz(one.limit)}; "
+    return f"{text}neither power nor heat limits it"
 
 
 def _hertz(value: float) -> str:

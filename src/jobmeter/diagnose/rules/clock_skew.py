@@ -1,4 +1,4 @@
-"""The clock of a node differs from the server's, or was set by seconds while the job ran."""
+"""The clock of a node differs from the server's, or jumped by seconds while the job ran."""
 
 from collections.abc import Iterator
 
@@ -8,8 +8,8 @@ from jobmeter.diagnose.rule import Case, Evidence, Findings, Numbers, Rule, Seve
 
 
 @Rule(
-    title="Clocks apart",
-    advice="Let the node's clock be set over the network (chrony, systemd-timesyncd).",
+    title="Clock skew",
+    advice="Synchronize the node's clock over the network (chrony, systemd-timesyncd).",
     source="https://github.com/prometheus/node_exporter/blob/master/docs/node-mixin/alerts/alerts.libsonnet",
     nodes=("agent.clock.offset",),
 )
@@ -46,4 +46,4 @@ def _find_clocks_ahead(case: Case) -> Iterator[tuple[int, str, int]]:
         yield skew, f"the newest sample is {skew / 1000:.1f} s ahead of the server's clock", job.last_sample
     if job.recorded and job.end is not None and job.updated is not None:
         skew = job.end - job.updated
-        yield skew, f"the job's end was recorded {skew / 1000:.1f} s before it was to come", job.end
+        yield skew, f"the job's end lies {skew / 1000:.1f} s after the time at which it was recorded", job.end

@@ -1,4 +1,4 @@
-"""A link carries nearly what it can, or NVLink more than usual, while the job's devices there have little to do."""
+"""A link is nearly full, or NVLink carries more than usual, while the job's devices there have little to do."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -41,7 +41,7 @@ class LoadedLink(msgspec.Struct, frozen=True):
 
 
 @Rule(
-    title="Comm bound",
+    title="Communication bound",
     advice="Exchange less (gradient accumulation, compression), overlap it with computing, or use faster links.",
     source="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html",
     metrics=(*BUSY, _CPU, *_PCIE, _GENERATION, _WIDTH, *_NVLINK),
@@ -76,15 +76,14 @@ def _findings(rule: Rule, case: Case, links: Iterable[LoadedLink], numbers: Numb
         if longest is None or (last is not None and last.end - last.start >= longest.length):
             continue
         carried = float(link.use.select_values(longest).mean())
-        rest = float(np.nanmean(work[longest.first : longest.last + 1]))
+        rest = float(np.nanmean(work[longest.points]))
         text = f"{link.before} {format_amount(carried, link.unit)} {link.after}"
         sign = f"{find_title(link.work.metric)}: {format_amount(rest, '1')} meanwhile"
         evidence = [
             link.use.cite(text, carried, link.full, link.unit, time=longest.start),
             link.work.cite(sign, rest, numbers["active"], "1"),
         ]
-        span = longest.start, longest.end
-        found[link.subject] = rule.report(link.subject, Severity.WARNING, span, evidence, link.confidence)
+        found[link.subject] = rule.report(link.subject, Severity.WARNING, longest.span, evidence, link.confidence)
     return list(found.values())
 
 
@@ -99,7 +98,7 @@ def _links_of_nodes(case: Case, numbers: Numbers) -> Iterator[LoadedLink]:
                     continue
                 works = _work(case, numbers) if works is None else works
                 if use.node in works:
-                    after = "of what it can, while the job's work there waits for it"
+                    after = "of its speed, while the job's work there waits for it"
                     name = f"{use.part} of {use.node} carries"
                     yield LoadedLink(Subject("node", use.node), use, works[use.node], numbers["full"], name, after)
 
@@ -128,7 +127,7 @@ def _lanes(case: Case, numbers: Numbers) -> Iterator[LoadedLink]:
             works = _work_of_devices(case, numbers) if works is None else works
             if use.member in works:
                 before = f"{case.name_signal(use)} uses"
-                after = f"of what {width} PCIe lanes of generation {generation} carry, and computes little meanwhile"
+                after = f"of the speed of {width} PCIe lanes of generation {generation}, and computes little meanwhile"
                 yield LoadedLink(name_device(use), use, works[use.member], numbers["lanes"], before, after)
 
 

@@ -9,8 +9,8 @@ from jobmeter.diagnose.wording import format_amount
 
 
 @Rule(
-    title="CPU bound input",
-    advice="More CPU for the replica, more loader workers, or preprocessing done before the job.",
+    title="Input bound by CPU",
+    advice="Give the replica more CPU, use more loader workers, or preprocess the data before the job.",
     source="https://docs.aws.amazon.com/sagemaker/latest/dg/debugger-built-in-profiler-rules.html#cpu-bottleneck",
     metrics=("cpu.utilization", *BUSY),
     running=True,
@@ -26,7 +26,7 @@ def cpu_bound_input(rule: Rule, case: Case, numbers: Numbers) -> Findings:
         longest = find_input_bound(cpu, waits, numbers)
         if gpu is None or longest is None:
             continue
-        inside = slice(longest.first, longest.last + 1)
+        inside = longest.points
         used = float(cpu.value[inside][waits[inside]].mean())
         rest = float(beside[inside][waits[inside]].mean())
         share = format_amount(float(waits[inside].mean()), "1")
@@ -38,4 +38,4 @@ def cpu_bound_input(rule: Rule, case: Case, numbers: Numbers) -> Findings:
             cpu.cite(text, used, numbers["cpu"], "1", time=longest.start),
             gpu.cite(f"its CPU is at {format_amount(used, '1')} of its limit meanwhile", rest, numbers["gpu"], "1"),
         ]
-        yield rule.report(name_replica(cpu), Severity.WARNING, (longest.start, longest.end), evidence, 0.9)
+        yield rule.report(name_replica(cpu), Severity.WARNING, longest.span, evidence, 0.9)

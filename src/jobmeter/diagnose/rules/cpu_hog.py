@@ -1,4 +1,4 @@
-"""Processes outside the job take CPUs of a node that the job asked for, while it waits for them."""
+"""Processes outside the job use CPUs of a node that the job requested, while the job waits for a CPU."""
 
 from collections.abc import Sequence
 
@@ -17,8 +17,8 @@ _REST = frozenset({"idle", "iowait"})
 
 
 @Rule(
-    title="CPU hog",
-    advice="Look on the node for who that is (top, systemd-cgtop); ask for the node alone, or for CPUs that are bound.",
+    title="CPU taken by other processes",
+    advice="Find these processes on the node (top, systemd-cgtop); request the whole node, or dedicated CPUs.",
     source="https://docs.kernel.org/accounting/psi.html",
     metrics=(_USED, _LIMIT, _WAITS),
     nodes=(_TIME, _COUNT, _NODE_WAITS, _RUNNABLE),
@@ -70,7 +70,7 @@ def _hog(
     longest = case.find_stretch(total, true & (mine < limit), numbers)
     if longest is None:
         return None
-    inside = slice(longest.first, longest.last + 1)
+    inside = longest.points
     others, got = float(outside[inside].mean()), float(mine[inside].mean())
     text = (
         f"processes outside the job use {others:.1f} of the {count:g} CPUs of {total.node}; the job gets {got:.1f} of "
@@ -83,7 +83,7 @@ def _hog(
         make_metric_evidence(_WAITS, waiting, share, numbers["waiting"], "1"),
     ]
     subject = Subject("node", total.node)
-    return rule.report(subject, Severity.WARNING, (longest.start, longest.end), evidence, 0.85)
+    return rule.report(subject, Severity.WARNING, longest.span, evidence, 0.85)
 
 
 def _totals(case: Case, numbers: Numbers) -> dict[str, Signal]:

@@ -1,4 +1,4 @@
-"""A CPU limit lies far above the most that a replica of its role ever uses."""
+"""The CPU limit of a replica is far above the highest usage of any replica of its role."""
 
 import numpy as np
 
@@ -8,8 +8,8 @@ from jobmeter.diagnose.signal import Signal, name_replica
 
 
 @Rule(
-    title="CPU overrequest",
-    advice="Ask for fewer cores: others wait for them.",
+    title="CPU overrequested",
+    advice="Request fewer cores: other jobs could use them.",
     source="https://github.com/PrincetonUniversity/jobstats",
     metrics=("cpu.usage", "cpu.limit", "pressure.cpu"),
 )
@@ -32,6 +32,8 @@ def cpu_overrequest(rule: Rule, case: Case, numbers: Numbers) -> Findings:
             found.append((signal, most, limit))
     for signal, most, limit in found:
         if name_role(signal) not in needed:
-            text = f"{case.name_signal(signal)} used {most:.2f} cores at its busiest and may use {limit:g} cores"
+            text = (
+                f"{case.name_signal(signal)} used {most:.2f} cores in its busiest minutes; its limit is {limit:g} cores"
+            )
             evidence = signal.cite(text, most, limit, "{core}")
             yield rule.report(name_replica(signal), Severity.INFO, signal.span, [evidence], 0.9)

@@ -6,7 +6,7 @@ from jobmeter.diagnose.signal import name_replica
 
 @Rule(
     title="CPU throttled",
-    advice="Raise the CPU limit, or start as many threads as the limit has cores (OMP_NUM_THREADS, loader workers).",
+    advice="Raise the CPU limit, or start no more threads than the limit has cores (OMP_NUM_THREADS, loader workers).",
     source="https://github.com/kubernetes-monitoring/kubernetes-mixin/blob/master/alerts/resource_alerts.libsonnet",
     metrics=("cpu.throttled.time",),
     running=True,
@@ -19,4 +19,4 @@ def cpu_throttled(rule: Rule, case: Case, numbers: Numbers) -> Findings:
             mean = float(signal.select_values(longest).mean())
             text = f"{case.name_signal(signal)} is throttled by its CPU quota for {mean:.2f} s of each second"
             evidence = signal.cite(text, mean, numbers["share"], "s/s", time=longest.start)
-            yield rule.report(name_replica(signal), Severity.WARNING, (longest.start, longest.end), [evidence], 0.95)
+            yield rule.report(name_replica(signal), Severity.WARNING, longest.span, [evidence], 0.95)

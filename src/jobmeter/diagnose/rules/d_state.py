@@ -1,4 +1,4 @@
-"""Processes of a node are in uninterruptible sleep for long."""
+"""Processes of a node are in uninterruptible sleep for a long time."""
 
 import numpy as np
 
@@ -7,13 +7,13 @@ from jobmeter.diagnose.wording import format_length
 
 
 @Rule(
-    title="Stuck in the kernel",
-    advice="A disk or a network mount does not answer: look at /proc/PID/stack and at the kernel's log.",
+    title="Processes blocked in the kernel",
+    advice="A disk or a network mount does not answer: see /proc/PID/stack and the kernel's log.",
     source="https://github.com/facebookresearch/gcm",
     nodes=("node.processes.blocked",),
 )
 def d_state(rule: Rule, case: Case, numbers: Numbers) -> Findings:
-    """Find blocked processes without a pause."""
+    """Find nodes on which processes are blocked without a pause."""
     for signal in case.select_node_signals("node.processes.blocked", numbers):
         longest = case.find_stretch(signal, signal.value >= numbers["processes"], numbers)
         if longest is not None:
@@ -21,4 +21,4 @@ def d_state(rule: Rule, case: Case, numbers: Numbers) -> Findings:
             text = f"{least:.0f} or more of its processes have been blocked for {format_length(longest.length)}"
             evidence = signal.cite(text, least, numbers["processes"], "{process}", time=longest.start)
             subject = Subject("node", signal.node)
-            yield rule.report(subject, Severity.WARNING, (longest.start, longest.end), [evidence], 0.8)
+            yield rule.report(subject, Severity.WARNING, longest.span, [evidence], 0.8)

@@ -11,17 +11,16 @@ from jobmeter.model.catalog import CATALOG
 
 _LOADS = ("disk.read", "network.receive", "cpu.usage")
 _FEWEST = 20
-"""Points that a wave is seen in, at least."""
-
+"""Fewest points in which a wave is found."""
 _TAIL = 0.05
-"""Share of the points at either end that do not count."""
+"""Share of the lowest and of the highest points that is ignored."""
 _SHIFT = 1 / 8
-"""Share of the length of a wave by which what is read may lead or follow, at most."""
+"""Longest time by which reads may lead or follow the devices, as a share of the length of a wave."""
 
 
 @Rule(
-    title="Dataloader starved",
-    advice="Load ahead while the devices work: more loader workers, a larger prefetch factor, pinned memory.",
+    title="Data loading too slow",
+    advice="Load data while the devices work: more loader workers, a larger prefetch factor, pinned memory.",
     source="https://docs.aws.amazon.com/sagemaker/latest/dg/debugger-built-in-profiler-rules.html#low-gpu-utilization",
     metrics=(*_LOADS, *BUSY),
     hides=frozenset({"gpu_fluctuating", "gpu_low_util"}),

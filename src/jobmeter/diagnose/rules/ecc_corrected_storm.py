@@ -14,6 +14,6 @@ from jobmeter.diagnose.signal import name_device
 def ecc_corrected_storm(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Find more corrected errors a minute than the threshold, for the hold time."""
     for signal, rate, span in find_growth_storms(case, "gpu.ecc.corrected", numbers):
-        text = f"{case.name_signal(signal)} had {rate:.1f} memory errors a minute, which were corrected"
+        text = f"{case.name_signal(signal)} had {rate:.1f} corrected memory errors a minute"
         evidence = signal.cite(text, rate, numbers["rate"], "{error}/min")
         yield rule.report(name_device(signal), Severity.WARNING, span, [evidence], 0.85)

@@ -1,4 +1,4 @@
-"""The kernel of a node reports errors of a filesystem, of the disk below it, or of a server that it is on."""
+"""The kernel of a node reports errors of a filesystem, of its disk, or of its server."""
 
 import re
 
@@ -21,7 +21,7 @@ _DEVICE = re.compile(
 
 @Rule(
     title="File system error",
-    advice="Take jobs off the node; look at the disk (smartctl, nvme smart-log) or the storage server before fsck.",
+    advice="Drain the node; check the disk (smartctl, nvme smart-log) or the storage server, then run fsck.",
     source="https://docs.kernel.org/filesystems/ext4/index.html",
     kernel=(
         '"EXT4 fs error" OR "EXT3 fs error" OR "EXT2 fs error" OR "Remounting filesystem" OR "Aborting journal" '

@@ -1,4 +1,4 @@
-"""A filesystem of a node, or the ephemeral storage of a pod, is full or nearly."""
+"""A filesystem of a node, or the ephemeral storage of a pod, is full or nearly full."""
 
 import numpy as np
 
@@ -70,8 +70,8 @@ def _severity(most: float, numbers: Numbers) -> Severity:
 fs_full = Cause(
     name="fs_full",
     title="File system full",
-    sees="A filesystem that the job uses is full or nearly: of a node, or the ephemeral storage of a pod.",
-    advice="Make room: old checkpoints, caches and logs first; or ask for more (quota, ephemeral-storage).",
+    sees="A filesystem of a node that the job uses, or the ephemeral storage of a pod, is full or nearly full.",
+    advice="Free space (old checkpoints, caches and logs first), or request more (quota, ephemeral-storage).",
     source="https://github.com/prometheus/node_exporter/blob/master/docs/node-mixin/alerts/alerts.libsonnet",
     raised=(
         "No space left on device",
@@ -90,4 +90,4 @@ fs_full = Cause(
     metrics=(_STORAGE, _WRITE),
     nodes=("node.filesystem.size", "node.filesystem.available"),
     running=True,
-).rule
+)

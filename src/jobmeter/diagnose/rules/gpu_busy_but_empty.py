@@ -16,7 +16,7 @@ _OFTEN = 0.9
 
 @Rule(
     title="GPU busy but empty",
-    advice="Larger batches, mixed precision and fused kernels give each launch more to do; a profiler tells which.",
+    advice="Give each kernel more work: larger batches, mixed precision, fused kernels; a profiler shows where.",
     source="https://docs.nvidia.com/datacenter/dcgm/latest/user-guide/feature-overview.html#metrics",
     metrics=(
         *(
@@ -55,7 +55,7 @@ def _signs(case: Case, prefix: str, signal: Signal, numbers: Numbers) -> Iterato
             continue
         longest = case.find_stretch(signal, (signal.value >= numbers["busy"]) & (value < limit), numbers)
         if longest is not None:
-            mean = float(np.nanmean(value[longest.first : longest.last + 1]))
+            mean = float(np.nanmean(value[longest.points]))
             text = f"draws {format_amount(mean, '1')} of its power limit"
             text = text if name == "power" else f"its {find_title(metric)} is {format_amount(mean, '1')}"
             yield (

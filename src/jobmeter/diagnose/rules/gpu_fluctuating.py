@@ -23,7 +23,7 @@ class Bursts(msgspec.Struct, frozen=True):
 
 @Rule(
     title="GPU fluctuating",
-    advice="Something holds up each step: read ahead (more workers, prefetch), write checkpoints in the background.",
+    advice="Find what delays each step: read ahead (more workers, prefetch), write checkpoints in the background.",
     source="https://docs.aws.amazon.com/sagemaker/latest/dg/debugger-built-in-profiler-rules.html#low-gpu-utilization",
     metrics=BUSY,
     hides=frozenset({"gpu_underused_p95", "batch_small", "gpu_low_util", "straggler_gpu"}),

@@ -1,4 +1,4 @@
-"""A GPU or NPU that the job has computes nothing for long."""
+"""A GPU or NPU of the job computes nothing for a long time."""
 
 import numpy as np
 
@@ -11,8 +11,8 @@ _USUALLY = 0.9
 
 
 @Rule(
-    title="GPU idle allocated",
-    advice="End the job if it is done, ask for fewer devices, or find what its processes wait for.",
+    title="Allocated GPU idle",
+    advice="End the job if it is done, request fewer devices, or find what its processes wait for.",
     source="https://github.com/PrincetonUniversity/job_defense_shield",
     metrics=BUSY,
     running=True,
@@ -32,5 +32,4 @@ def gpu_idle_allocated(rule: Rule, case: Case, numbers: Numbers) -> Findings:
             f"{find_title(signal.metric)} was at most {format_amount(usual, '1')} for {format_length(longest.length)}"
         )
         evidence = [signal.cite(text, usual, numbers["idle"], "1", time=longest.start)]
-        span = longest.start, longest.end
-        yield rule.report(name_device(signal), severity, span, evidence, 0.95, sentence=sentence)
+        yield rule.report(name_device(signal), severity, longest.span, evidence, 0.95, sentence=sentence)

@@ -1,4 +1,4 @@
-"""Memory of a device is in use, though no process of a job is there."""
+"""Memory of a device is in use, although no process of a job runs there."""
 
 from collections.abc import Iterator, Mapping
 
@@ -12,8 +12,8 @@ _MEMORY, _PROCESSES, _FOREIGN, _BUSY = "gpu.memory.usage", "gpu.processes", "gpu
 
 
 @Rule(
-    title="GPU leftover memory",
-    advice="Look for processes of earlier jobs (`fuser -v /dev/nvidia*`) and end them; else reset the device.",
+    title="Leftover GPU memory",
+    advice="Find and end processes of earlier jobs (`fuser -v /dev/nvidia*`); without any, reset the device.",
     source="https://github.com/facebookresearch/gcm",
     metrics=(_MEMORY, _PROCESSES, _FOREIGN, _BUSY),
     nodes=(_MEMORY, _PROCESSES, _FOREIGN, _BUSY),
@@ -32,13 +32,13 @@ def gpu_leftover_memory(rule: Rule, case: Case, numbers: Numbers) -> Findings:
             longest = case.find_stretch(memory, true, numbers)
             if longest is None:
                 continue
-            part = slice(longest.first, longest.last + 1)
+            part = longest.points
             used, strangers = float(np.median(memory.value[part])), bool(np.nanmax(there[part]) > 0)
-            beside = "the processes there belong to no job" if strangers else "no process is there"
+            beside = "its processes belong to no job" if strangers else "it has no process"
             text = f"{case.name_signal(memory)} has {format_metric_amount(_MEMORY, used)} of memory in use for "
             text += f"{format_length(longest.length)}, but {beside}"
             evidence = memory.cite(text, used, numbers["memory"], "By", time=longest.start)
-            yield rule.report(name_device(memory), Severity.WARNING, (longest.start, longest.end), [evidence], 0.85)
+            yield rule.report(name_device(memory), Severity.WARNING, longest.span, [evidence], 0.85)
 
 
 def _select_job_signals(case: Case) -> Mapping[str, Mapping[Member, Signal]]:

@@ -9,8 +9,8 @@ from jobmeter.diagnose.wording import format_amount
 
 
 @Rule(
-    title="GPU low utilization",
-    advice="Look at the input pipeline first (cpu_bound_input, io_bound_input), then at the batch size.",
+    title="Low GPU utilization",
+    advice="Check the input pipeline first (cpu_bound_input, io_bound_input), then the batch size.",
     source="https://github.com/PrincetonUniversity/jobstats",
     metrics=BUSY,
     hides=frozenset({"gpu_underused_p95", "batch_small"}),

@@ -19,7 +19,7 @@ _STATES = {
     DRIVER_MISMATCH: DeviceState.LIBRARY_MISMATCH,
 }
 _MOST_EVENTS = 5
-_UNMEASURED = "Nothing is measured of it, and the job may be well: see `jobmeter doctor` on the node."
+_UNMEASURED = "The device is not measured, but may work: run `jobmeter doctor` on the node to see why."
 
 
 @Rule(
@@ -40,7 +40,7 @@ def gpu_missing(rule: Rule, case: Case, numbers: Numbers) -> Findings:  # noqa: 
             continue
         interval = max(signal.interval, 1)
         span = int(signal.time[missing][0]), int(signal.time[missing][-1]) + interval
-        # A step in which the state changed has a mean between the two: the next code is that of the worse one at most.
+        # The mean of a step in which the state changed lies between both codes; rounded up it is at most the worse one.
         code = min(ceil(float(signal.value[missing].max()) - 1e-9), len(STATES) - 1)
         raised |= {(signal.node, signal.device), (signal.node, "")}
         own = [*events.get((signal.node, ""), ()), *events.get((signal.node, signal.device), ())]

@@ -1,4 +1,4 @@
-"""No process of the job, nor any other, computes on a device that the job has."""
+"""No process, of the job or any other, uses a device of the job."""
 
 from jobmeter.diagnose.devices import BUSY, measure_load
 from jobmeter.diagnose.rule import Case, Findings, Numbers, Rule, Severity
@@ -7,8 +7,8 @@ from jobmeter.diagnose.wording import format_length
 
 
 @Rule(
-    title="GPU no process",
-    advice="Ask for as many devices as there are processes, or start one for each (torchrun --nproc-per-node).",
+    title="GPU without a process",
+    advice="Request as many devices as there are processes, or start one for each (torchrun --nproc-per-node).",
     source="https://github.com/PrincetonUniversity/job_defense_shield",
     metrics=(*BUSY, "gpu.processes"),
     running=True,
@@ -25,8 +25,6 @@ def gpu_no_process(rule: Rule, case: Case, numbers: Numbers) -> Findings:
         if longest is None:
             continue
         severity = Severity.CRITICAL if longest.length >= numbers["critical"] else Severity.WARNING
-        text = (
-            f"{case.name_signal(signal)} has had no process for {format_length(longest.length)}, though the job has it"
-        )
+        text = f"{case.name_signal(signal)} belongs to the job, but had no process for {format_length(longest.length)}"
         evidence = signal.cite(text, 0.0, 1.0, "{process}", time=longest.start)
-        yield rule.report(name_device(signal), severity, (longest.start, longest.end), [evidence], 0.9)
+        yield rule.report(name_device(signal), severity, longest.span, [evidence], 0.9)

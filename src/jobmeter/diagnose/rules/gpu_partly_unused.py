@@ -10,13 +10,13 @@ _NAMED = 8
 
 
 @Rule(
-    title="GPU partly unused",
-    advice="Ask for as many devices as the program uses, or let it use all (torchrun --nproc-per-node, device lists).",
+    title="GPUs partly unused",
+    advice="Request as many devices as the program uses, or let it use all (torchrun --nproc-per-node, device lists).",
     source="https://github.com/PrincetonUniversity/job_defense_shield",
     metrics=BUSY,
 )
 def gpu_partly_unused(rule: Rule, case: Case, numbers: Numbers) -> Findings:
-    """Find K of n devices that were never above idle while another device was."""
+    """Find devices that were never above idle while another device of the job was."""
     span = case.skip_warm_up(numbers)
     signals = measure_load(case, numbers)
     idle = [one for one in signals if not works(one, numbers)]

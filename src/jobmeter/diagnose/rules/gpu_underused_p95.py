@@ -8,7 +8,7 @@ from jobmeter.diagnose.wording import format_amount
 
 @Rule(
     title="GPU underused",
-    advice="A larger batch, more workers that prepare input, or fewer devices: each waits for a part of every step.",
+    advice="Use a larger batch, more loader workers or fewer devices: each waits for a part of every step.",
     source="https://docs.aws.amazon.com/sagemaker/latest/dg/debugger-built-in-profiler-rules.html#low-gpu-utilization",
     metrics=BUSY,
 )

@@ -19,9 +19,9 @@ _TENSOR, _SM, _BUSY, _POWER = (
     tuple(f"{prefix}.{name}" for prefix in PREFIXES) for name in ("tensor.active", "sm.active", "utilization", "power")
 )
 _KINDS = {"flow": _FLOWS, "tensor": _TENSOR, "sm": _SM, "busy": _BUSY, "cpu": _CPU, "power": _POWER}
-"""The metrics by their kind, those first that are the likeliest to show that a job works."""
+"""The metrics by their kind, first the likeliest ones to show that a job works."""
 _FEWEST = 3
-"""Samples that show that a signal stands still, at least."""
+"""Fewest samples that show that a signal stands still."""
 _SPINS = 0.5
 """Utilization above which a device is busy."""
 
@@ -157,12 +157,12 @@ def _has_stopped(still: Sequence[Still], numbers: Numbers) -> bool:
         return idle_cpu
     if any(one.kind == "tensor" and one.level > numbers["work_tensor"] for one in still):
         return False
-    # Where the ranks of a job exchange nothing any more they wait for each other, unless they compute.
+    # Ranks of a job that no longer exchange data wait for each other, unless they compute.
     no_traffic = "flow" in fell and several and ("power" in fell or "power" not in kinds)
     busy = [one for one in still if one.kind == "busy"]
     if any(one.level > _SPINS for one in busy):
-        # Devices that were idle before did not compute, and may do so now.
-        # A device that spins may be as busy as it always was, then nothing is before.
+        # Devices that were idle before may have begun to compute. A device that spins may be as busy as before: then it
+        # has no level before.
         levels = (one.level if np.isnan(one.before) else one.before for one in busy)
         return bool(fell & {"tensor", "sm"}) or (no_traffic and all(level > _SPINS for level in levels))
     return idle_cpu or ("flow" in fell and several)
@@ -201,10 +201,10 @@ def _evidence(still: Sequence[Still], start: int) -> Iterator[Evidence]:
 
 
 @Rule(
-    title="Hang hardware",
+    title="Hang: no activity",
     sees="Replicas that worked before move no data and use no CPU, or spin, and their devices stay at one level. "
     "Notebooks and shells, which wait for a person, are left out.",
-    advice="Look where each rank is (jobmeter diagnose JOB --stacks): a lock, a collective, a dead mount.",
+    advice="See where each rank is (jobmeter diagnose JOB --stacks): in a lock, in a collective, on a dead mount.",
     source="https://github.com/NVIDIA/nvidia-resiliency-ext",
     metrics=tuple(metric for metrics in _KINDS.values() for metric in metrics),
     running=True,

@@ -1,4 +1,4 @@
-"""No replica writes anything for long, in a job that did write."""
+"""No replica has written a log line for a long time, in a job that wrote before."""
 
 import numpy as np
 
@@ -40,8 +40,8 @@ def _is_regular(case: Case, numbers: Numbers, silence: int) -> bool:
 
 
 @Rule(
-    title="Hang log",
-    advice="Look where each rank is (jobmeter diagnose JOB --stacks); see hang_hw.",
+    title="Hang: no output",
+    advice="See where each rank is (jobmeter diagnose JOB --stacks), and hang_hw.",
     source="https://help.aliyun.com/zh/pai/user-guide/aimaster-elastic-automatic-fault-tolerance-engine",
     running=True,
     suspects=find_silence,

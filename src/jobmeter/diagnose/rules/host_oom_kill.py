@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator, Sequence
 
 from jobmeter.diagnose.causes import make_event_evidence, make_line_evidence
+from jobmeter.diagnose.failures import FailedReplica, list_failed_replicas
 from jobmeter.diagnose.incidents import IncidentReport, group_incidents
-from jobmeter.diagnose.lives import Death, list_deaths
 from jobmeter.diagnose.rule import (
     MOST_LINES,
     Case,
@@ -95,29 +95,29 @@ def _lines(case: Case, numbers: Numbers) -> Iterator[tuple[str, LogLine]]:
     A replica's own output counts only if the replica failed: a program can print anything. A kernel line without a job
     counts for the replica that SIGKILL ended on that node at that time.
     """
-    dead = list_deaths(case, numbers)
-    failed = {death.subject.name if death.subject.kind == "replica" else "" for death in dead}
+    failures = list_failed_replicas(case, numbers)
+    failed = {failure.subject.name if failure.subject.kind == "replica" else "" for failure in failures}
     for line in case.lines:
         text = line.text[:4_000]
         if (line.replica in failed or "" in failed) and (_LINE.search(text) or _REPORT.search(text)):
             yield line.replica, line
-    killed = [death for death in dead if death.signal == _SIGKILL]
+    killed = [failure for failure in failures if failure.signal == _SIGKILL]
     for line in case.kernel:
         if not _LINE.search(line.text[:4_000]):
             continue
         if line.job or line.replica:
             yield line.replica, line
         else:
-            yield from ((death.subject.name, line) for death in _find_killed(line, killed, case, numbers))
+            yield from ((failure.subject.name, line) for failure in _find_killed(line, killed, case, numbers))
 
 
-def _find_killed(line: LogLine, killed: Sequence[Death], case: Case, numbers: Numbers) -> list[Death]:
+def _find_killed(line: LogLine, killed: Sequence[FailedReplica], case: Case, numbers: Numbers) -> list[FailedReplica]:
     owner = _OWNER.search(line.text[:4_000])
     if owner and owner["job"] != case.job.id:
         return []
     time = line.time_ns // NS_PER_MS
-    near = [death for death in killed if death.node == line.node and abs(death.end - time) <= numbers["kill"]]
-    return [death for death in near if death.subject.kind == "replica"]
+    near = [failure for failure in killed if failure.node == line.node and abs(failure.end - time) <= numbers["kill"]]
+    return [failure for failure in near if failure.subject.kind == "replica"]
 
 
 def _is_host(error: str) -> bool:
@@ -133,7 +133,8 @@ def _finding(rule: Rule, case: Case, replica: str, kills: int, evidence: list[Ev
     if used is not None:
         most, allowed = float(used.value.max()), None if limit is None else float(limit.value[-1])
         of = "" if allowed is None else f" of {format_amount(allowed, 'By')} allowed"
-        evidence = [*evidence, used.cite(f"it was seen with {format_amount(most, 'By')}{of}", most, allowed, "By")]
+        text = f"its highest measured memory was {format_amount(most, 'By')}{of}"
+        evidence = [*evidence, used.cite(text, most, allowed, "By")]
     times = [one.time for one in evidence if one.time is not None]
     span = min(times, default=case.span.end_ms), max(times, default=case.span.end_ms)
     subject = Subject("replica", replica) if replica else case.subject

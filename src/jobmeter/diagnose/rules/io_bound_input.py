@@ -1,4 +1,4 @@
-"""A replica waits for storage while its devices (without any: its CPU) have little to do."""
+"""A replica waits for storage while its devices, or its CPU if it has none, have little to do."""
 
 from jobmeter.diagnose.devices import BUSY, average_replica, find_input_bound, measure_load
 from jobmeter.diagnose.rule import Case, Findings, Numbers, Rule, Severity
@@ -8,7 +8,7 @@ from jobmeter.model.grouping import group_pairs
 
 
 @Rule(
-    title="I/O bound input",
+    title="Input bound by storage",
     advice="Cache or stage the data set on a local disk, read larger blocks, prefetch more.",
     source="https://docs.aws.amazon.com/sagemaker/latest/dg/debugger-built-in-profiler-rules.html#io-bottleneck",
     metrics=("pressure.io", "cpu.utilization", *BUSY),
@@ -31,7 +31,7 @@ def io_bound_input(rule: Rule, case: Case, numbers: Numbers) -> Findings:
         longest = find_input_bound(io, waits, numbers)
         if longest is None:
             continue
-        inside = slice(longest.first, longest.last + 1)
+        inside = longest.points
         share = float(io.value[inside][waits[inside]].mean())
         rest = float(beside[inside][waits[inside]].mean())
         text = f"{case.name_signal(io)} waits for storage for {format_amount(share, '1')} of the time"
@@ -40,7 +40,7 @@ def io_bound_input(rule: Rule, case: Case, numbers: Numbers) -> Findings:
             waiting.cite(f"{find_title(waiting.metric)}: {format_amount(rest, '1')} meanwhile", rest, limit, "1"),
         ]
         confidence = 0.9 if gpu and not io.node else 0.7
-        yield rule.report(name_replica(io), Severity.WARNING, (longest.start, longest.end), evidence, confidence)
+        yield rule.report(name_replica(io), Severity.WARNING, longest.span, evidence, confidence)
 
 
 def _pressure(case: Case, numbers: Numbers) -> list[Signal]:

@@ -22,13 +22,13 @@ _NO_FABRIC = re.compile(
     re.ASCII | re.IGNORECASE,
 )
 _VARYING = re.compile(r"[0-9a-f]*\d[0-9a-f:.]*", re.ASCII)
-"""Numbers and addresses: what is left of the words before a link's name says which driver reports."""
+"""Numbers and addresses: without them, the words before a link's name identify the driver."""
 _FABRIC = re.compile(r"(?:ib|mlx[45]_\d|hfi|opa|bond-ib)", re.ASCII)
 
 
 @Rule(
-    title="Link up and down",
-    advice="Look at the cable, the transceiver and the switch port; ethtool -S and ibstat show the link's errors.",
+    title="Link flapping",
+    advice="Check the cable, the transceiver and the switch port; ethtool -S and ibstat show the link's errors.",
     source="https://github.com/facebookresearch/gcm",
     kernel=(
         '"link down" OR "link is down" OR "link went down" OR "definitely down" OR "lost carrier" OR "carrier lost" '

@@ -1,4 +1,4 @@
-"""A good part of the job's devices always does much less than the others of their role."""
+"""Many of the job's devices always do much less than the others of their role."""
 
 from collections.abc import Sequence
 
@@ -15,13 +15,13 @@ from jobmeter.model.catalog import CATALOG
 from jobmeter.query.stretches import find_steady_stretches
 
 _TAIL = 1 / 16
-"""Share of the devices at either end that do not count, at least one: a single slow device is a straggler."""
+"""Share of the least and of the most busy devices that is ignored, at least one: one slow device is a straggler."""
 _NAMED = 4
 
 
 @Rule(
-    title="Load imbalance GPU",
-    advice="Give each rank as much work: equal shards, balanced pipeline stages, sequences sorted by length.",
+    title="GPU load imbalance",
+    advice="Give all ranks the same work: equal shards, balanced pipeline stages, sequences sorted by length.",
     source="https://docs.aws.amazon.com/sagemaker/latest/dg/debugger-built-in-profiler-rules.html#load-balancing",
     metrics=tuple(f"{prefix}.{name}" for prefix in PREFIXES for name in ("utilization", "sm.active")),
     running=True,
@@ -65,7 +65,7 @@ def _imbalance(rule: Rule, case: Case, peers: Peers, metric: str, numbers: Numbe
     if not stretches or taking_turns:
         return None
     longest = max(stretches, key=lambda one: one.length)
-    inside = np.flatnonzero(measured)[longest.first : longest.last + 1]
+    inside = np.flatnonzero(measured)[longest.points]
     # A device that was slow only in the stretch is not at the end of the order of the whole time.
     order = _sort_by_level(value[:, inside])
     _, less, more = _measure_groups(value[:, inside], order)

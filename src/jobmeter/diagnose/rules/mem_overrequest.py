@@ -1,6 +1,6 @@
-"""A memory limit lies far above the most that a replica of its role ever uses."""
+"""The memory limit of a replica is far above the highest usage of any replica of its role."""
 
-from jobmeter.diagnose.memory import limit_of
+from jobmeter.diagnose.memory import get_limit
 from jobmeter.diagnose.peers import name_role
 from jobmeter.diagnose.rule import Case, Findings, Numbers, Rule, Severity
 from jobmeter.diagnose.signal import Signal, name_replica
@@ -10,8 +10,8 @@ _USED, _PEAK, _LIMIT, _TOTAL = "memory.usage", "memory.peak", "memory.limit", "n
 
 
 @Rule(
-    title="Memory overrequest",
-    advice="Ask for less memory: others wait for it. Leave room for the file cache where the job reads files again.",
+    title="Memory overrequested",
+    advice="Request less memory: other jobs could use it. Leave room for the file cache of files that are read again.",
     source="https://github.com/PrincetonUniversity/job_defense_shield",
     metrics=(_USED, _PEAK, _LIMIT),
     nodes=(_TOTAL,),
@@ -28,7 +28,7 @@ def mem_overrequest(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     found: list[tuple[Signal, float, float]] = []
     needed: set[str] = set()
     for signal in case.select_signals(_USED, numbers):
-        limit = limit_of(case.means.get(_LIMIT, ()), signal, case.job.limits.get(_LIMIT)) or 0.0
+        limit = get_limit(case.means.get(_LIMIT, ()), signal, case.job.limits.get(_LIMIT)) or 0.0
         measured = (whole[signal.member], peaks.get(signal.member))
         most = max(float(one.value.max()) for one in measured if one is not None and len(one))
         if most >= numbers["use"] * limit > 0:
@@ -39,9 +39,7 @@ def mem_overrequest(rule: Rule, case: Case, numbers: Numbers) -> Findings:
             found.append((signal, most, limit))
     for signal, most, limit in found:
         if name_role(signal) not in needed:
-            text = (
-                f"{case.name_signal(signal)} used {format_amount(most, 'By')} at most and may use "
-                f"{format_amount(limit, 'By')}"
-            )
+            used, allowed = format_amount(most, "By"), format_amount(limit, "By")
+            text = f"{case.name_signal(signal)} used at most {used}; its limit is {allowed}"
             evidence = signal.cite(text, most, limit, "By")
             yield rule.report(name_replica(signal), Severity.INFO, signal.span, [evidence], 0.9)

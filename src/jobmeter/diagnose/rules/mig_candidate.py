@@ -1,4 +1,4 @@
-"""A job has a whole GPU and needs a small part of it."""
+"""A job has a whole GPU, but needs only a small part of it."""
 
 from collections.abc import Iterator
 
@@ -17,7 +17,7 @@ _LIMITS = {"gpu.memory.usage": "memory", "cpu.usage": "cores", "memory.usage": "
 
 @Rule(
     title="MIG candidate",
-    advice="Ask for a slice (MIG on A30, A100, H100 and newer), or share the device with MPS or time slicing.",
+    advice="Request a slice (MIG on A30, A100, H100 and newer), or share the device with MPS or time slicing.",
     source="https://github.com/PrincetonUniversity/job_defense_shield",
     metrics=(*BUSY, "gpu.memory.limit", *_LIMITS),
     hides=frozenset({"gpu_low_util", "gpu_underused_p95", "batch_small"}),

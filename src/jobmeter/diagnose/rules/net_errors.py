@@ -1,4 +1,4 @@
-"""A network interface of a node of the job loses packets, or the node sends many TCP segments again."""
+"""A network interface of a node of the job loses packets, or the node retransmits many TCP segments."""
 
 from collections.abc import Iterator
 
@@ -15,8 +15,8 @@ _LOST = {"node.network.errors": "lost to errors", "node.network.dropped": "dropp
 
 
 @Rule(
-    title="Net errors",
-    advice="Look at cable, transceiver and switch port (ethtool -S); drops alone are full buffers (ethtool -g).",
+    title="Network errors",
+    advice="Check cable, transceiver and switch port (ethtool -S); drops without errors are full buffers (ethtool -g).",
     source="https://github.com/prometheus/node_exporter/blob/master/docs/node-mixin/alerts/alerts.libsonnet",
     nodes=(_PACKETS, *_LOST, _SENT, _AGAIN),
     running=True,
@@ -34,7 +34,7 @@ def net_errors(rule: Rule, case: Case, numbers: Numbers) -> Findings:
         if found is not None:
             share = format_amount(found[1], "1")
             limit = format_amount(numbers["again"], "1")
-            text = f"{node} sends {share} of its TCP segments again; more than {limit} is unusual"
+            text = f"{node} retransmits {share} of its TCP segments; more than {limit} is unusual"
             evidence = signal.cite(text, found[1], numbers["again"], "1", time=found[0].start)
             links[Subject("node", node)] = [(found[0], evidence)]
     for subject, found_here in links.items():
@@ -71,7 +71,7 @@ def _pairs(case: Case, part: str, whole: str, numbers: Numbers) -> dict[tuple[st
 def _share(case: Case, part: Signal, whole: Signal, limit: float, numbers: Numbers) -> tuple[Stretch, float] | None:
     """Return the time in which a part was above its limit as a share of the whole, and its mean; None if it never was.
 
-    A link that carries next to nothing is not judged.
+    A link with hardly any traffic is not judged.
     """
     total = part.value + whole.read_at(part.time)
     share = replace(part, value=np.nan_to_num(part.value / np.maximum(total, 1e-9))).with_ends(part.until)

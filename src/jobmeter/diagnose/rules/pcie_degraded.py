@@ -1,4 +1,4 @@
-"""The PCIe link of a device has fewer lanes or a lower generation than it could, or repeats what it sends."""
+"""The PCIe link of a device uses fewer lanes or a lower generation than possible, or retransmits packets."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -30,7 +30,7 @@ class LinkFault(NamedTuple):
 
 @Rule(
     title="PCIe degraded",
-    advice="Reset the device once it is idle; if it stays so, reseat the card or its riser, and check BIOS settings.",
+    advice="Reset the device once it is idle; if that does not help, reseat the card or its riser, and check the BIOS.",
     source="https://docs.nvidia.com/datacenter/dcgm/latest/user-guide/feature-overview.html#background-health-checks",
     metrics=("gpu.utilization", "gpu.sm.active", *(name for metric in _TEXTS for name in (metric, f"{metric}.limit"))),
     counters=(_REPLAY,),
@@ -49,7 +49,7 @@ def _find_slow_links(case: Case, numbers: Numbers) -> Iterator[LinkFault]:
     for metric, text in _TEXTS.items():
         signals = case.select_signals(metric, numbers)
         low = _find_low(case, metric, signals, numbers)
-        # Where all links are alike, a machine may be set up or virtualized so.
+        # If all links are slow, the machine may be set up so, or virtual.
         alone = not len(low) == len(signals) > 1
         for signal, limit, stretch in low:
             value = float(np.median(signal.select_values(stretch)))
@@ -60,9 +60,8 @@ def _find_slow_links(case: Case, numbers: Numbers) -> Iterator[LinkFault]:
 
 def _replays(case: Case, numbers: Numbers) -> Iterator[LinkFault]:
     for signal, rate, (start, end) in find_growth_storms(case, _REPLAY, numbers):
-        sentence = (
-            f"{case.name_signal(signal)} repeats {rate:.0f} PCIe packets a minute; {numbers['rate']:.0f} are many"
-        )
+        text = f"retransmits {rate:.0f} PCIe packets a minute; more than {numbers['rate']:.0f} is unusual"
+        sentence = f"{case.name_signal(signal)} {text}"
         evidence = signal.cite(sentence, rate, numbers["rate"], "{error}/min", time=start)
         yield LinkFault(signal, evidence, start, end, alone=True)
 
@@ -81,5 +80,5 @@ def _find_low(
             true = (signal.value < limit) & (read_level_at(load[signal.member], signal, numbers) >= numbers["load"])
         stretch = case.find_stretch(signal, true, numbers)
         if stretch is not None:
-            found.append((signal, float(np.nanmedian(limit[stretch.first : stretch.last + 1])), stretch))
+            found.append((signal, float(np.nanmedian(limit[stretch.points])), stretch))
     return found

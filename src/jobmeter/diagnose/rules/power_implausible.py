@@ -7,10 +7,15 @@ from jobmeter.diagnose.rule import Case, Findings, Numbers, Rule, Severity
 from jobmeter.diagnose.signal import name_device
 from jobmeter.diagnose.wording import format_amount
 
+_TEXTS = {
+    "least": " while it computes; an idle device draws no less than {}",
+    "most": "; under its limit no device draws more than {}",
+}
+
 
 @Rule(
     title="Power implausible",
-    advice="Do not trust its power and energy; look for firmware updates, and test or exchange the device.",
+    advice="Do not rely on its power and energy; update its firmware, and test or replace the device.",
     source="https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html",
     metrics=("gpu.power", "gpu.power.limit", "gpu.utilization", "gpu.sm.active"),
     hides=frozenset({"gpu_busy_but_empty", "straggler_gpu"}),
@@ -34,14 +39,8 @@ def power_implausible(rule: Rule, case: Case, numbers: Numbers) -> Findings:
             if stretch is None:
                 continue
             power = float(np.median(signal.select_values(stretch)))
-            bound = float(np.nanmedian(limit[stretch.first : stretch.last + 1])) * numbers[name]
-            text = f"{case.name_signal(signal)} reports {format_amount(power, 'W')} "
-            text += "while it computes: an idle device draws no less than " if name == "least" else "; no device draws "
-            text += (
-                f"{format_amount(bound, 'W')}"
-                if name == "least"
-                else f"more than {format_amount(bound, 'W')} under its limit"
-            )
+            bound = float(np.nanmedian(limit[stretch.points])) * numbers[name]
+            text = f"{case.name_signal(signal)} reports {format_amount(power, 'W')}"
+            text += _TEXTS[name].format(format_amount(bound, "W"))
             evidence = signal.cite(text, power, float(f"{bound:.6g}"), "W", time=stretch.start)
-            span = stretch.start, stretch.end
-            yield rule.report(name_device(signal), Severity.WARNING, span, [evidence], 0.85)
+            yield rule.report(name_device(signal), Severity.WARNING, stretch.span, [evidence], 0.85)

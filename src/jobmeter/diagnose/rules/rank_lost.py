@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from jobmeter.diagnose.causes import describe_end, make_root_finding
-from jobmeter.diagnose.lives import Death, list_deaths
+from jobmeter.diagnose.failures import FailedReplica, list_failed_replicas
 from jobmeter.diagnose.rule import Case, Finding, Findings, Numbers, Rule, Severity, Subject, Weight
 from jobmeter.diagnose.signal import make_metric_evidence
 from jobmeter.diagnose.wording import format_length
@@ -14,7 +14,7 @@ from jobmeter.query.stretches import GAP_INTERVALS
 @Rule(
     title="Rank lost",
     sees="One rank has no processes left, while other ranks still run.",
-    advice="Look at the node of that rank; errors of the other ranks are a consequence. "
+    advice="Check the node of that rank; errors of the other ranks are consequences. "
     "jobmeter diagnose JOB --stacks shows where they wait.",
     source="https://github.com/NVIDIA/nvidia-resiliency-ext",
     metrics=("cpu.usage", "memory.usage", "gpu.utilization"),
@@ -26,18 +26,18 @@ def rank_lost(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     last = {replica.name: replica for replica in sorted(case.view.replicas, key=lambda one: one.attempt)}
     if case.job.state is JobState.SUCCEEDED or len(last) < 2:
         return
-    dead = list_deaths(case, numbers)
-    if dead and dead[0].signal is not None and not _is_common_stop(dead, len(last), numbers):
-        yield make_root_finding(rule, dead[0], [describe_end(dead[0])], Severity.WARNING, 0.85)
+    failures = list_failed_replicas(case, numbers)
+    if failures and failures[0].signal is not None and not _is_common_stop(failures, len(last), numbers):
+        yield make_root_finding(rule, failures[0], [describe_end(failures[0])], Severity.WARNING, 0.85)
     yield from _find_vanished(rule, case, last, numbers)
 
 
-def _is_common_stop(dead: Sequence[Death], ranks: int, numbers: Numbers) -> bool:
+def _is_common_stop(failures: Sequence[FailedReplica], ranks: int, numbers: Numbers) -> bool:
     """True if the first end is part of a stop of the whole job: one signal ended most ranks at about one time.
 
     A launcher ends the remaining ranks by another signal than the signal of the lost rank.
     """
-    first, *others = dead
+    first, *others = failures
     if not others:
         return False
     together = [one for one in others if one.signal == first.signal and one.end - first.end <= numbers["stop"]]
@@ -80,6 +80,6 @@ def _has_recorded_end(replica: Replica | None, latest: float) -> bool:
 
 
 def _make_lost_finding(rule: Rule, replica: str, since: int, last: int) -> Finding:
-    text = f"{replica} was last seen {format_length(last - since)} before the others; its end is not known"
+    text = f"{replica} was last measured {format_length(last - since)} before the others; its end is not recorded"
     evidence = make_metric_evidence("cpu.usage", text, (last - since) / 1000, None, "s", time=since, replica=replica)
     return rule.report(Subject("replica", replica), Severity.CRITICAL, (since, last), [evidence], 0.8)

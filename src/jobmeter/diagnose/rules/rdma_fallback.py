@@ -24,8 +24,8 @@ _SPEED = "node.rdma.speed"
 
 @Rule(
     title="RDMA fallback",
-    advice="Give the job the devices (/dev/infiniband, rdma/hca resources, unlimited memlock); look at NCCL_IB_HCA "
-    "and NCCL_IB_DISABLE, and at ibv_devinfo inside the job. NCCL_DEBUG=INFO shows what it chose.",
+    advice="Give the job the devices (/dev/infiniband, rdma/hca resources, unlimited memlock); check NCCL_IB_HCA "
+    "and NCCL_IB_DISABLE, and run ibv_devinfo inside the job. NCCL_DEBUG=INFO shows which network NCCL chose.",
     source="https://github.com/NVIDIA/nccl/issues/952",
     nodes=(_SPEED,),
     lines=(

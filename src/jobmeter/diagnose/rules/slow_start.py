@@ -1,4 +1,4 @@
-"""The devices of a job wait long before they work for the first time, or after a restart."""
+"""The devices of a job wait for a long time before they work, at its start or after a restart."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -20,8 +20,8 @@ _WORKS = frozenset({Phase.FIRST_STEP, Phase.TRAINING})
 @Rule(
     title="Slow start",
     advice=(
-        "See what it does meanwhile: loading data or a model (read from a local copy), compiling (cache it), "
-        "waiting for other replicas."
+        "Check what the job does meanwhile: load data or a model (read a local copy), compile (cache the result), "
+        "wait for other replicas."
     ),
     source="https://docs.aws.amazon.com/sagemaker/latest/dg/debugger-built-in-profiler-rules.html#max-initialization-time",
     metrics=WORK,
@@ -37,7 +37,7 @@ def slow_start(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     slow = [
         span
         for span, then in pairwise(spans)
-        # Devices that never work are idle: another rule says so.
+        # Another rule reports devices that never work.
         if span.phase is Phase.START
         and then.phase in _WORKS
         and span.length >= numbers["hold"]

@@ -21,14 +21,14 @@ _SIGNS = {
     "nvlink.transmit": "sends {} over NVLink",
     "nvlink.receive": "receives {} over NVLink",
 }
-"""The metrics in which a slow device differs, and how its sentence begins; the first one that does is named."""
+"""The metrics in which a slow device differs, with the beginning of its sentence, which names the first one."""
 _LOAD = ("utilization", "sm.active", "power")
 """The metrics that say how busy a device is."""
 _MEMORY, _CLOCK = "memory.usage", "clock.sm"
 _MODEL = ("memory.limit", "clock.sm.limit")
 """The limits in which devices of different models differ: devices of other models are no peers."""
 _MOSTLY = 0.5
-"""Share of the time in which a device differs in a metric that is named."""
+"""Share of the time from which a metric is named in which a device differs."""
 
 
 @Rule(
@@ -127,7 +127,7 @@ def _is_fault(peers: Peers, one: Outlier, odd: list[Outlier], signs: list[str], 
         return True
     far = max((peers.measure_distance(name, one) for name in signs), key=abs)
     enough = len(peers) >= numbers["few" if far < 0 else "many"] or abs(far) >= numbers["very"]
-    if len(odd) > 1 and len(peers) < numbers["many"]:  # a group that does less by design hardly does so much less
+    if len(odd) > 1 and len(peers) < numbers["many"]:  # a group with less work by design rarely differs by this much
         enough = far <= -numbers["very"]
     return enough and not _has_other_memory(peers, one, prefix, numbers)
 

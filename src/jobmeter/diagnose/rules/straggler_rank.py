@@ -18,7 +18,7 @@ _CPU, _WAITS, _WANTED = "cpu.usage", "pressure.cpu", "wanted"
 @Rule(
     title="Straggler rank",
     sees="One rank computes while the others of its role wait for it, or the other way round.",
-    advice="Look at that rank's node and data shard: uneven shards, a busy neighbour, a slow disk or clock.",
+    advice="Check that rank's node and data shard: uneven shards, a busy neighbour, a slow disk or clock.",
     source="https://github.com/NVIDIA/nvidia-resiliency-ext",
     metrics=("cpu.usage", "pressure.cpu", *BUSY),
     running=True,
@@ -58,7 +58,7 @@ def _find_apart(peers: Peers, numbers: Numbers) -> Bools:
         apart = cpu.find_far(numbers["z"]) & large & ((cpu.value > high * cpu.others) | (cpu.value < low * cpu.others))
         wanted = peers.metrics.get(_WANTED)
         if wanted is not None:
-            # On a machine with little to spare one that computes gets hardly more than those that wait for it.
+            # On a busy machine a replica that computes gets hardly more CPU than the replicas that wait for it.
             more = (wanted.value > high * wanted.others) & (wanted.value - wanted.others > numbers["cores"])
             apart |= (cpu.value > high * cpu.others) & more
     found: Bools = apart

@@ -1,4 +1,4 @@
-"""A node of the job writes to swap for long, or reads pages again and again while tasks wait for memory."""
+"""A node of the job keeps writing to swap, or keeps reading pages back while tasks wait for memory."""
 
 from collections.abc import Iterator
 
@@ -11,8 +11,8 @@ _OUT, _FAULTS, _PRESSURE = "node.swap.out", "node.memory.major.faults", "node.pr
 
 
 @Rule(
-    title="Swap",
-    advice="Use less memory on the node (smaller batches, fewer loader workers), or ask for a node with more.",
+    title="Swapping",
+    advice="Use less memory on the node (smaller batches, fewer loader workers), or request a node with more.",
     source="https://github.com/prometheus/node_exporter/blob/master/docs/node-mixin/alerts/alerts.libsonnet",
     nodes=(_OUT, _FAULTS, _PRESSURE),
     hides=frozenset({"straggler_rank", "io_bound_input", "cpu_overrequest"}),
@@ -29,12 +29,11 @@ def swap(rule: Rule, case: Case, numbers: Numbers) -> Findings:
         text = f"{signal.node} {verb} for {format_length(longest.length)}: {format_metric_amount(signal.metric, mean)}"
         limit, unit = (numbers["out"], "By/s") if signal.metric == _OUT else (numbers["faults"], "{fault}/s")
         head = signal.cite(text, mean, limit, unit, time=longest.start)
-        span = longest.start, longest.end
-        yield rule.report(Subject("node", signal.node), Severity.WARNING, span, [head, *evidence], 0.9)
+        yield rule.report(Subject("node", signal.node), Severity.WARNING, longest.span, [head, *evidence], 0.9)
 
 
 def _conditions(case: Case, numbers: Numbers) -> Iterator[tuple[Signal, Bools, list[Evidence]]]:
-    """Yield the first symptom of each node, and its points."""
+    """Yield the signal of the first symptom of each node, the points at which it holds, and further evidence."""
     pressure = case.average_nodes(_PRESSURE, numbers)
     written = case.average_nodes(_OUT, numbers)
     for (node, part), faults in case.average_nodes(_FAULTS, numbers).items():

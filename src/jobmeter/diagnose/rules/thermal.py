@@ -1,4 +1,4 @@
-"""A device is hot, or throttled because of it."""
+"""A device is hot, or throttled because of its temperature."""
 
 from jobmeter.diagnose.rule import Case, Findings, Numbers, Rule, Severity
 from jobmeter.diagnose.signal import Member, name_device
@@ -6,8 +6,8 @@ from jobmeter.diagnose.wording import format_amount
 
 
 @Rule(
-    title="Too hot",
-    advice="Look at fans, air flow and the neighbours in the rack; lower the power limit until then.",
+    title="Overheating",
+    advice="Check fans, air flow and the neighbours in the rack; until then, lower the power limit.",
     source="https://github.com/facebookresearch/gcm",
     metrics=("gpu.temperature", "npu.temperature", "gpu.throttle.thermal.hardware", "gpu.throttle.thermal.software"),
     running=True,
@@ -32,4 +32,4 @@ def thermal(rule: Rule, case: Case, numbers: Numbers) -> Findings:
             evidence = signal.cite(text, most, limit, unit, time=longest.start)
             critical = hot and case.find_stretch(signal, signal.value >= numbers["critical"], numbers)
             severity = Severity.CRITICAL if critical else Severity.WARNING
-            yield rule.report(name_device(signal), severity, (longest.start, longest.end), [evidence], 0.95)
+            yield rule.report(name_device(signal), severity, longest.span, [evidence], 0.95)

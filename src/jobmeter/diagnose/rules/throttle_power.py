@@ -6,8 +6,8 @@ from jobmeter.diagnose.wording import format_amount
 
 
 @Rule(
-    title="Slowed by its power limit",
-    advice="Under a cap this is normal; a brake means that the power supply or the rack is at its limit.",
+    title="Throttled by power",
+    advice="Under a power cap this is normal. Under a power brake, check the power supply and the rack's power budget.",
     source="https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html",
     metrics=("gpu.throttle.power", "gpu.throttle.power.brake"),
 )
@@ -21,11 +21,11 @@ def throttle_power(rule: Rule, case: Case, numbers: Numbers) -> Findings:
                 f"{case.name_signal(signal)} is slowed down by its power cap for {format_amount(mean, '1')} of the time"
             )
             evidence = signal.cite(text, mean, numbers["cap"], "1")
-            yield rule.report(name_device(signal), Severity.INFO, (longest.start, longest.end), [evidence], 0.9)
+            yield rule.report(name_device(signal), Severity.INFO, longest.span, [evidence], 0.9)
     for signal in case.select_signals("gpu.throttle.power.brake", numbers):
         braked = signal.value > numbers["brake"]
         if braked.any():
             span = int(signal.time[braked][0]), int(signal.until[braked][-1])
-            text = f"{case.name_signal(signal)} is slowed down by the power brake: supply or rack are at their limit"
+            text = f"{case.name_signal(signal)} is slowed down by the power brake: supply or rack is at its limit"
             evidence = signal.cite(text, float(signal.value.max()), numbers["brake"], "1")
             yield rule.report(name_device(signal), Severity.WARNING, span, [evidence], 0.95)

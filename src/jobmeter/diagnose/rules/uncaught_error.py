@@ -7,12 +7,12 @@ from itertools import islice
 from msgspec.structs import replace
 
 from jobmeter.diagnose.causes import describe_end, make_line_evidence, make_root_finding
-from jobmeter.diagnose.lives import Death, list_deaths, strip_rank
+from jobmeter.diagnose.failures import FailedReplica, list_failed_replicas, strip_rank
 from jobmeter.diagnose.rule import Case, Evidence, Findings, Numbers, Rule, Severity, Weight, quote_line
 from jobmeter.model.log import LogLine
 
 _ENDS = frozenset({None, 4, 5, 6})
-"""Signals by which runtimes end a program after an uncaught error: SIGILL, SIGTRAP, SIGABRT, or no signal."""
+"""Signals by which runtimes end a program after an uncaught error: no signal, SIGILL, SIGTRAP, SIGABRT."""
 _NEAR = 40
 """Lines after an error in which its message or its stack begins."""
 _SHOWN = 4
@@ -67,19 +67,19 @@ _COMPILED = tuple(tuple(re.compile(one) if one else None for one in row) for row
 )
 def uncaught_error(rule: Rule, case: Case, numbers: Numbers) -> Findings:
     """Find the last uncaught error in the last lines of each failed replica."""
-    for death in list_deaths(case, numbers):
-        if death.signal not in _ENDS or death.raised is not None:
+    for failure in list_failed_replicas(case, numbers):
+        if failure.signal not in _ENDS or failure.raised is not None:
             continue
-        at, text = _find_last_error(death.lines)
+        at, text = _find_last_error(failure.lines)
         if at is not None:
-            yield make_root_finding(rule, death, _evidence(death, at, text), Severity.CRITICAL, 0.8)
+            yield make_root_finding(rule, failure, _evidence(failure, at, text), Severity.CRITICAL, 0.8)
 
 
-def _evidence(death: Death, at: int, text: str) -> list[Evidence]:
-    lines = death.lines
+def _evidence(failure: FailedReplica, at: int, text: str) -> list[Evidence]:
+    lines = failure.lines
     head = replace(make_line_evidence(lines[at]), text=quote_line(text))
     stack = (one for one in lines[at + 1 :] if one.stream == lines[at].stream and one.text.strip())
-    return [head, *(make_line_evidence(one) for one in islice(stack, _SHOWN)), describe_end(death)]
+    return [head, *(make_line_evidence(one) for one in islice(stack, _SHOWN)), describe_end(failure)]
 
 
 def _find_last_error(lines: Sequence[LogLine]) -> tuple[int | None, str]:

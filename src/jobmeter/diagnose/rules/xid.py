@@ -15,7 +15,7 @@ from jobmeter.model.xid import XidReport, read_xid
 
 @Rule(
     title="GPU error (XID)",
-    advice="The vendor's catalogue names what to do for each code; critical ones need a reset or more.",
+    advice="See the vendor's catalogue for each code; critical ones need a reset or a replacement.",
     source="https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html",
     kernel="Xid",
     of_devices=True,
@@ -38,7 +38,7 @@ def xid(rule: Rule, case: Case, numbers: Numbers) -> Findings:  # noqa: ARG001 -
     for (subject, xid), own in reports.items():
         happened = group_incidents(own)
         meaning = xid.meaning
-        which = f" of the device at {xid.device}, which no agent has named" if xid.device else ""
+        which = f" of the device at {xid.device}, whose name is unknown" if xid.device else ""
         head = Evidence(
             kind="status", text=f"XID {xid.code} was reported {format_times(len(happened))}", value=float(xid.code)
         )

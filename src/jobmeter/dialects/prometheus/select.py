@@ -22,7 +22,7 @@ from jobmeter.dialects.prometheus.names import (
     list_names,
     list_sent_names,
 )
-from jobmeter.model.batch import NEVER, Float64s, Int64s, SampleColumns, Uint32s
+from jobmeter.model.batch import NEVER, Float64s, Int64s, SampleColumns, Uint32s, mark_first_rows
 from jobmeter.model.grouping import group_pairs
 from jobmeter.model.question import Question
 from jobmeter.model.series import SPECIAL, NamePart, Series, compute_job_key
@@ -365,7 +365,7 @@ def _merge_special_values(columns: SampleColumns, rows: StoredRows) -> SampleCol
     order = np.lexsort((is_code, columns.time, index))
     index, times = index[order], columns.time[order]
     # A plain value stands in place of a special value at the same time.
-    once = np.append(True, (index[1:] != index[:-1]) | (times[1:] != times[:-1]))
+    once = mark_first_rows(index, times)
     order = order[once]
     values, is_code = columns.value[order], is_code[order]
     values[is_code] = decode_special(values[is_code])

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from jobmeter.errors import LimitExceededError
-from jobmeter.model.batch import Float64s, Int64s
-from jobmeter.query.tsdb.columns import SeriesColumns, run_starts
+from jobmeter.model.batch import Float64s, Int64s, find_runs
+from jobmeter.query.tsdb.columns import SeriesColumns
 from jobmeter.query.tsdb.functions import Aggregator, Missing
 
 MOST_CELLS = 100_000_000
@@ -35,7 +35,7 @@ def aggregate(columns: SeriesColumns, aggregator: Aggregator, missing: Missing) 
     NaN is missing: it is ignored, and is the result where there are no other values. Raises LimitExceededError if too
     many values would have to be interpolated.
     """
-    starts = run_starts(columns.index)
+    starts = find_runs(columns.index)
     times = np.unique(columns.time)
     if len(starts) <= 1:
         return columns.time, _aggregate_single(columns.value, aggregator)
@@ -64,7 +64,7 @@ def _aggregate_single(values: Float64s, aggregator: Aggregator) -> Float64s:
 
 
 def _table(columns: SeriesColumns, starts: Int64s, ends: Int64s, times: Int64s, missing: Missing) -> Float64s:
-    """Values of each series at each time, float64[series, times]; NaN if missing."""
+    """Return the values of each series at each time, float64[series, times]; NaN if missing."""
     table = np.empty((len(starts), len(times)))
     for at, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
         table[at] = _fill_in(columns.time[start:end], columns.value[start:end], times, missing)
@@ -72,7 +72,7 @@ def _table(columns: SeriesColumns, starts: Int64s, ends: Int64s, times: Int64s, 
 
 
 def _fill_in(time: Int64s, value: Float64s, times: Int64s, missing: Missing) -> Float64s:
-    """Values of one series, whose points are (``time``, ``value``), at the sorted ``times``.
+    """Return the values of one series, whose points are (``time``, ``value``), at the sorted ``times``.
 
     NaN before its first point, after its last one, and where missing values are not replaced. ``time`` has at least one
     point. https://opentsdb.net/docs/build/html/user_guide/query/aggregators.html#interpolation.

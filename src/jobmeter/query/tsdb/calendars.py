@@ -34,7 +34,7 @@ _END_MS = 253_370_764_800_000
 
 
 def compute_edges(start_ms: int, end_ms: int, every: int, unit: Unit, zone: ZoneInfo) -> Int64s:
-    """Starts of intervals, in ms: from the last one at or before ``start_ms`` to the first at or after ``end_ms``.
+    """Return starts of intervals in ms: from the last one up to ``start_ms`` to the first from ``end_ms`` on.
 
     They are counted from the first of January of the year of ``start_ms``; weeks begin on Sunday. Raises
     LimitExceededError.
@@ -69,7 +69,7 @@ def _list_boundaries(origin: datetime, start_ms: int, end_ms: int, every: int, u
 
 
 def _step(origin: datetime, count: int, unit: Unit) -> datetime:
-    """Wall clock time of an interval. Raises OverflowError or ValueError after the year 9999."""
+    """Return the wall clock time of an interval. Raises OverflowError or ValueError after the year 9999."""
     if unit is Unit.DAY:
         return origin + timedelta(days=count)
     if unit is Unit.WEEK:

@@ -33,17 +33,6 @@ class SeriesColumns(msgspec.Struct, frozen=True, eq=False):
         return SeriesColumns(self.index[mask], self.time[mask], self.value[mask])
 
 
-def run_starts(*keys: Int64s) -> Int64s:
-    """Return the starts of runs of equal keys, in columns sorted by them."""
-    if not len(keys[0]):
-        return np.empty(0, np.int64)
-    changed = np.zeros(len(keys[0]), np.bool_)
-    changed[0] = True
-    for key in keys:
-        changed[1:] |= key[1:] != key[:-1]
-    return np.flatnonzero(changed)
-
-
 def make_points_error() -> LimitExceededError:
     """Build the error for a sub query with more than ``MOST_POINTS`` points."""
     return LimitExceededError(

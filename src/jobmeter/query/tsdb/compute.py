@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import numpy as np
 
-from jobmeter.model.batch import Float64s, Int64s
+from jobmeter.model.batch import Float64s, Int64s, find_runs
 from jobmeter.model.grouping import group_pairs
 from jobmeter.model.time import HOUR, SECOND, TimeRange
 from jobmeter.query.tsdb.aggregate import aggregate
-from jobmeter.query.tsdb.columns import SeriesColumns, run_starts
+from jobmeter.query.tsdb.columns import SeriesColumns
 from jobmeter.query.tsdb.downsample import Downsample, downsample, fill
 from jobmeter.query.tsdb.filters import Filter, choose
 from jobmeter.query.tsdb.functions import AGGREGATORS, NONE, Aggregator, Missing
@@ -50,14 +50,14 @@ class SeriesGroups:
         return len(np.unique(self.owner)) < len(self.owner)
 
     def split(self, columns: SeriesColumns) -> Mapping[int, SeriesColumns]:
-        """Columns of each group that has points."""
+        """Return the columns of each group that has points."""
         if not len(columns):
             return {}
         owner = self.owner[columns.index]
         order = np.lexsort((columns.time, columns.index, owner))
         owner = owner[order]
         index, time, value = columns.index[order], columns.time[order], columns.value[order]
-        starts = run_starts(owner)
+        starts = find_runs(owner)
         ends = np.r_[starts[1:], len(owner)]
         return {
             int(owner[start]): SeriesColumns(index[start:end], time[start:end], value[start:end])
@@ -66,7 +66,7 @@ class SeriesGroups:
 
 
 def compute_margin(query: PointQuery, groups: SeriesGroups) -> int:
-    """Margin to read beyond the range, in milliseconds."""
+    """Return the margin to read beyond the range, in milliseconds."""
     return MARGIN_MS if query.rate is not None or groups.joined else 0
 
 
@@ -90,7 +90,7 @@ def _taking_part(columns: SeriesColumns, query: PointQuery, span: TimeRange) -> 
     https://github.com/OpenTSDB/opentsdb/blob/v2.4.0/src/core/SpanGroup.java (``add``), which takes the row of an hour
     around either end for the span. With a fill policy a series must have a point inside.
     """
-    starts = run_starts(columns.index)
+    starts = find_runs(columns.index)
     if not len(starts):
         return columns
     ends = np.r_[starts[1:], len(columns)]
@@ -144,14 +144,14 @@ def _choose_missing(query: PointQuery, aggregator: Aggregator) -> Missing:
 
 
 def _fills(query: PointQuery) -> bool:
-    """True if an interval without a sample gets a point."""
+    """Return True if an interval without a sample gets a point."""
     return query.downsample is not None and query.downsample.fill != "none"
 
 
 def _reduce_to_seconds(columns: SeriesColumns, aggregator: Aggregator) -> SeriesColumns:
     """Reduce to one point per second: several points of a series are aggregated."""
     time = columns.time - columns.time % SECOND
-    starts = run_starts(columns.index, time)
+    starts = find_runs(columns.index, time)
     if len(starts) == len(columns):
         return SeriesColumns(columns.index, time, columns.value)
     function = _SECOND_BY_MEAN if aggregator.name in _NOT_OF_ONE else aggregator

@@ -11,10 +11,10 @@ import msgspec
 import numpy as np
 
 from jobmeter.errors import InvalidRequestError
-from jobmeter.model.batch import BucketColumns, Float64s, Int64s
+from jobmeter.model.batch import BucketColumns, Float64s, Int64s, find_runs
 from jobmeter.model.time import TimeRange, ceil_to, floor_to
 from jobmeter.query.tsdb.calendars import Unit, compute_edges
-from jobmeter.query.tsdb.columns import MOST_POINTS, SeriesColumns, make_points_error, run_starts
+from jobmeter.query.tsdb.columns import MOST_POINTS, SeriesColumns, make_points_error
 from jobmeter.query.tsdb.functions import AGGREGATORS, NONE, Aggregator
 from jobmeter.query.tsdb.times import parse_duration
 
@@ -53,7 +53,7 @@ class Downsample(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.interval_ms) and self.unit is None and self.function.name in STEPPED
 
     def make_grid(self, start_ms: int, end_ms: int) -> Int64s:
-        """Starts of the intervals that begin in ``[start_ms, end_ms]``. Raises LimitExceededError."""
+        """Return the starts of the intervals that begin in ``[start_ms, end_ms]``. Raises LimitExceededError."""
         if not self.interval_ms:
             return np.array([start_ms], np.int64)
         if self.unit is not None:
@@ -65,7 +65,7 @@ class Downsample(msgspec.Struct, frozen=True, kw_only=True):
         return np.arange(first, end_ms + 1, self.interval_ms, dtype=np.int64)
 
     def reach(self, start_ms: int, end_ms: int, margin_ms: int) -> tuple[int, int]:
-        """Range to read, end excluded, for points in ``[start_ms, end_ms]``.
+        """Return the range to read, end excluded, for points in ``[start_ms, end_ms]``.
 
         Intervals are whole: the last one ends after ``end_ms``. ``margin_ms`` more is read at either end. An interval
         of the whole range ends before ``end_ms``, as every interval ends before the next one begins:
@@ -137,7 +137,7 @@ def downsample(columns: SeriesColumns, spec: Downsample, span: TimeRange) -> Ser
     if not len(columns):
         return columns
     bucket = _bucket(columns.time, spec, span)
-    starts = run_starts(columns.index, bucket)
+    starts = find_runs(columns.index, bucket)
     values = spec.function.function(columns.value, starts)
     return SeriesColumns(columns.index[starts], bucket[starts], values)
 

@@ -42,7 +42,7 @@ _sum, _min, _max = np.add.reduceat, np.minimum.reduceat, np.maximum.reduceat
 
 
 def count_values(starts: Int64s, size: int) -> Int64s:
-    """Number of values in each run."""
+    """Return the number of values in each run."""
     found: Int64s = np.diff(np.r_[starts, size])
     return found
 

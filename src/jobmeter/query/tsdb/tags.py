@@ -35,7 +35,7 @@ class TagView(msgspec.Struct, frozen=True):
         return cls(project is None, node)
 
     def read_tags(self, series: Series) -> dict[str, str]:
-        """Tags of a series, sorted by name."""
+        """Return the tags of a series, sorted by name."""
         found = dict(series.labels)
         node = next((name for name in (self.node, *NODE_TAGS) if name not in found), self.node)
         identity = {
@@ -59,7 +59,7 @@ class Tagged(msgspec.Struct, frozen=True):
     metric: str = msgspec.field(default="")
 
     def tag(self, key: str) -> str | None:
-        """Value of a tag; the node under each of its names, the project even if not shown."""
+        """Return the value of a tag; the node under each of its names, the project even if not shown."""
         found = self.tags.get(key)
         if found is None and key in NODE_TAGS:
             found = self.series.node or None

@@ -59,7 +59,7 @@ def allow_descriptors() -> int:
 
 
 def compute_share(descriptors: int, most: int, processes: int = 1) -> int:
-    """Connection bound of a port in each of some processes: its part of ``most``, or a share of its descriptors.
+    """Return the bound on a port's connections in each process: a part of ``most``, or a share of its descriptors.
 
     ``descriptors`` is the limit of open files of one process. The ports together leave at least a quarter of them for
     the engine, the registry and files.
@@ -68,7 +68,7 @@ def compute_share(descriptors: int, most: int, processes: int = 1) -> int:
 
 
 def extend_deadline(deadline: float, size: int, now: float) -> float:
-    """Deadline of a transfer after ``size`` more bytes, at most ``STALL_SECONDS`` from now."""
+    """Return the deadline of a transfer of ``size`` more bytes, at most ``STALL_SECONDS`` from now."""
     return min(deadline + size / BYTES_PER_SECOND, now + STALL_SECONDS)
 
 

@@ -55,7 +55,7 @@ def write_samples(found: Readings) -> Generator[bytes]:
 
 
 def _columns(entries: Sequence[SeriesPart]) -> "Sequence[Callable[[SampleColumns], pa.Array[Any]]]":
-    """Functions that make the columns of ``_SAMPLES`` for the samples of a block."""
+    """Return functions that build the columns of ``_SAMPLES`` from the samples of a block."""
     attempts = np.array([entry.series.attempt for entry in entries], np.int32)
     return [
         lambda block: pa.array(block.time),
@@ -70,7 +70,7 @@ def _columns(entries: Sequence[SeriesPart]) -> "Sequence[Callable[[SampleColumns
 
 
 def _make_encoder(texts: Texts) -> "Callable[[SampleColumns], pa.Array[Any]]":
-    """Function that dictionary-encodes the texts of a block's samples."""
+    """Return a function that dictionary-encodes the texts of a block's samples."""
     different = {text: number for number, text in enumerate(dict.fromkeys(texts))}
     numbers, dictionary = np.array([different[text] for text in texts], np.int32), pa.array(different, pa.string())
     return lambda block: pa.DictionaryArray.from_arrays(numbers[block.index], dictionary)

@@ -110,7 +110,7 @@ def _refs(context: CallContext) -> list[JobRef]:
     by_resource=True,
 )
 def _causes(context: CallContext) -> list[PhaseDifference]:
-    """Why each job took longer or less long than the first one."""
+    """Explain why each job took more or less time than the first one."""
     refs = _refs(context)
     if len(refs) < 2:
         raise InvalidRequestError("name at least two jobs: each is compared with the first", "job")

@@ -149,7 +149,7 @@ def _show_event(context: CallContext) -> EventBody:
 
 
 def _list_hidden_types(context: CallContext) -> frozenset[EventType]:
-    """Types of events hidden from the caller: events of keys are for callers who may see keys."""
+    """Return the types of events that the caller may not see: events of keys, for callers who may not see keys."""
     try:
         authorize(context.principal, "keys:read", context.project)
     except ForbiddenError:

@@ -135,7 +135,7 @@ def _list(context: CallContext) -> JobList:
 
 
 def _states(context: CallContext) -> frozenset[JobState]:
-    """The states to list: only a job that runs has open findings, and such jobs are few."""
+    """Return the states to list: only running jobs have open findings, and they are few."""
     states = context.arguments.read_choices("state", JobState)
     return states or (frozenset({JobState.RUNNING}) if context.arguments.read_flag("open") else states)
 
@@ -236,7 +236,7 @@ def _delete(context: CallContext) -> Deleted:
     by_resource=True,
 )
 def _phases(context: CallContext) -> JobPhases:
-    """The phases of a job and how long each took."""
+    """Show the phases of a job and the length of each."""
     return context.ask(PhasesQuestion(make_job_ref(context)))
 
 

@@ -192,7 +192,7 @@ def _users(troubled: Sequence[tuple[str, FindingSummary]]) -> list[UserTrouble]:
 
 
 def _find_troubled(services: Services, scope: Scope) -> list[tuple[str, FindingSummary]]:
-    """The running jobs with an open finding that is critical or about an idle device, each with its user."""
+    """Return the running jobs with an open finding that is critical or about an idle device, with their users."""
     condition = Condition(OPEN_FINDING, Operator.IN, (f"{Severity.CRITICAL}/", f"/{IDLE_RULE}"))
     running = frozenset({JobState.RUNNING})
     page = services.executor.run(JobFilter(states=running, conditions=(condition,), limit=MOST_TROUBLED), scope)

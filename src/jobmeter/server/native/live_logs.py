@@ -50,7 +50,7 @@ class LiveNodeLogList(NodeLogList, frozen=True):
 
 
 class LineWindow(msgspec.Struct, frozen=True):
-    """The newest lines, oldest first; see ``LiveLogList``. ``start`` in epoch milliseconds."""
+    """The newest lines, oldest first, see ``LiveLogList``. ``start`` is in epoch milliseconds."""
 
     start: int | None
     lines: list[LogLineBody]

@@ -35,7 +35,7 @@ _CURSOR = QueryArguments(
         QueryArguments("contains", "A span's name contains this text, ignoring case."),
         QueryArguments("service", "A span belongs to one of these services (`service.name`).", many=True),
         QueryArguments("replica", "A span belongs to one of these replicas.", many=True, example="worker-0"),
-        QueryArguments("status", "A span ended so: unset, ok, error.", many=True, example="error"),
+        QueryArguments("status", "A span has this status: unset, ok, error.", many=True, example="error"),
         QueryArguments(
             "attribute", "A span or its resource has this attribute: `KEY=VALUE`.", many=True, example="rank=0"
         ),

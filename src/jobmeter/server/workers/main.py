@@ -5,13 +5,13 @@ import sys
 from jobmeter.server.workers.owned import replace_modules
 
 
-def main() -> None:
-    """Run the worker whose descriptors (connection, listening socket) and log level are the arguments."""
+def run(connection: int, bound: int, level: int) -> None:
+    """Run the worker with the descriptors of its connection and of the listening socket, and this log level."""
     replace_modules()
-    from jobmeter.server.workers.http_worker import run  # noqa: PLC0415 - it imports the replaced modules
+    from jobmeter.server.workers import http_worker  # noqa: PLC0415 - it imports the replaced modules
 
-    run(*map(int, sys.argv[1:]))
+    http_worker.run(connection, bound, level)
 
 
 if __name__ == "__main__":
-    main()
+    run(*map(int, sys.argv[1:]))

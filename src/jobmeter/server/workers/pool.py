@@ -3,10 +3,8 @@
 import asyncio
 import logging
 import socket
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
@@ -18,6 +16,7 @@ from jobmeter.server.http.connection import Application
 from jobmeter.server.stopping import Stopping
 from jobmeter.server.workers.frames import Setup, Stop
 from jobmeter.server.workers.gateway import SharedRecords, WorkerGateway
+from jobmeter.server.workers.process import WorkerProcess
 from jobmeter.store.channel import encode_message
 
 _log = logging.getLogger("jobmeter.server")
@@ -27,44 +26,17 @@ _START_SECONDS = 60.0
 _STEADY_SECONDS = 60.0
 """Life of a worker in seconds after which its end counts as a first end again."""
 _FIRST_DELAY, _LONGEST_DELAY = 0.1, 10.0
-"""Seconds until a dead worker is replaced; each further early end doubles them."""
+"""Seconds until a worker that died is replaced. Each further early end doubles them."""
 
 
 _Connected = Callable[[Callable[[], None]], WorkerGateway]
 
 
-class WorkerProcess:
-    """Process with one end of a socket pair. It inherits the other end, and the listening socket."""
-
-    def __init__(self, bound: socket.socket) -> None:
-        self.started = time.monotonic()
-        self.socket, theirs = socket.socketpair()
-        level = logging.getLogger("jobmeter").getEffectiveLevel()
-        inherited = (theirs.fileno(), bound.fileno())
-        try:
-            # -P: a file of the working directory must not stand in for a module.
-            command = [sys.executable, "-P", "-m", "jobmeter.server.workers.main", *map(str, (*inherited, level))]
-            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=inherited)
-        except BaseException:
-            self.socket.close()
-            raise
-        finally:
-            theirs.close()
-
-    def end(self) -> None:
-        """Kill the process unless it has ended. Workers have no acknowledged samples that the storage process lacks."""
-        self.socket.close()
-        with suppress(subprocess.TimeoutExpired):
-            self.process.wait(1.0)  # a worker without its connection ends
-        self.process.kill()
-        self.process.wait()
-
-
 class WorkerPool:
     """Worker processes that accept connections on one socket. An ASGI application answers their calls."""
 
-    def __init__(self, bound: socket.socket, setup: Setup, count: int) -> None:
-        """Start ``count`` workers; they wait for ``serve``."""
+    def __init__(self, bound: socket.socket, setup: Setup, workers: Iterable[WorkerProcess]) -> None:
+        """Take over workers, which wait for ``serve``."""
         self._bound = bound
         self._setup = setup
         self._restarts = 0
@@ -72,13 +44,7 @@ class WorkerPool:
         self._gateways: set[WorkerGateway] = set()
         self._stop = asyncio.Event()
         self._changed = asyncio.Event()
-        self._workers: set[WorkerProcess] = set()
-        try:
-            for _ in range(count):
-                self._workers.add(WorkerProcess(bound))
-        except BaseException:
-            self.close()
-            raise
+        self._workers = set(workers)
 
     def serve(
         self,

@@ -203,7 +203,7 @@ class WorkerStore:
         """Raise OwnerNeededError."""
         raise OwnerNeededError(name)
 
-    def get_revision(self, jobs: Sequence[int]) -> Hashable | None:
+    def get_revision(self, jobs: Sequence[int] | None) -> Hashable | None:
         """Return a value that changes when data of these jobs may have changed; None while the window is closed."""
         return None if self._window.is_closed else self._window.revisions.get_revision(jobs)
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jobmeter.errors import JobmeterError, LimitExceededError
-from jobmeter.model.batch import Bools, Int64s, SampleBatch, SeriesKeys, Uint64s
+from jobmeter.model.batch import Bools, Int64s, SampleBatch, SeriesKeys, Uint64s, find_runs, mark_last_rows
 from jobmeter.model.retention import Retention
 from jobmeter.model.series import SPECIAL, NamePart, Series
 from jobmeter.model.series_table import SeriesTable
@@ -18,7 +18,6 @@ from jobmeter.store.base import SeriesPage, SeriesPlace, SeriesSelector, list_na
 from jobmeter.store.clickhouse.descriptors import Descriptors, make_series, select
 from jobmeter.store.clickhouse.failures import translate_failures
 from jobmeter.store.clickhouse.new_jobs import NewJobs
-from jobmeter.store.clickhouse.order import run_starts
 from jobmeter.store.clickhouse.pending import Pending
 from jobmeter.store.clickhouse.pool import Pool
 from jobmeter.store.clickhouse.sql import PARAMETERS, iterate_pieces
@@ -176,13 +175,13 @@ class Catalog:
             return MissingDescriptors(found, self._generation, certain)
 
     def note(self, written: "MissingDescriptors") -> None:
-        """Record that these are durable, unless some were deleted since."""
+        """Record that descriptors are durable, unless some were deleted since."""
         several = [one for one in written.descriptors if one is not None]
         if not several:
             return
         ids, days = (np.concatenate([getattr(one, name) for one in several]) for name in ("ids", "days"))
         order = np.lexsort((days, ids))
-        last = order[np.append(ids[order][1:] != ids[order][:-1], True)]
+        last = order[mark_last_rows(ids[order])]
         with self._lock:
             same = self._generation == written.generation
             if self._new_jobs is not None:
@@ -306,7 +305,7 @@ class MissingDescriptors(NamedTuple):
 
 def _find_last_days(batch: SampleBatch) -> Int64s:
     """Return the day (since the epoch) of each series' last sample in the batch, -1 for a series without samples."""
-    starts = run_starts(batch.index)
+    starts = find_runs(batch.index)
     last = np.full(len(batch.series), -1, np.int64)
     np.maximum.at(last, batch.index[starts], np.maximum.reduceat(batch.time, starts))
     return last // DAY

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from itertools import chain
-from typing import Protocol
 
 from clickhouse_connect.driver.client import Client
 
@@ -35,8 +34,11 @@ _TYPES = ["UInt64", "UInt64", "Int64", "Float64", "Int64", "UInt8", *("UInt16" f
 Body = bytes | Generator[bytes]
 
 
-class CommitLog(Protocol):
-    """Makes samples durable. Safe for any number of threads."""
+class CommitLog:
+    """Makes samples durable. Safe for any number of threads.
+
+    The last five methods do nothing by default, for a log that inserts every row at once.
+    """
 
     def append(self, group: Sequence[SampleRuns]) -> None:
         """Return when all of the rows, in this order, and their descriptors are on disk.
@@ -44,37 +46,36 @@ class CommitLog(Protocol):
         Raises if they may not be. A single sync serves the whole group: the caller gathers the requests that share it
         (``jobmeter.ingest.commit``).
         """
-        ...
+        raise NotImplementedError
 
     def get_pending(self) -> Pending:
         """Return the durable rows that may not be in the engine yet. Read them before the engine."""
-        ...
+        raise NotImplementedError
 
     def flush(self, before_ms: int | None = None) -> None:
         """Return when earlier rows are in the engine: all of them, or at least those before a time.
 
         Raises UnavailableError if the engine does not accept them.
         """
-        ...
 
     def begin(self, ids: Uint64s) -> None:
-        """Begin statistics of series without samples, before their first samples are appended."""
-        ...
+        """Begin statistics of series without samples, before their first samples are appended.
+
+        By default there are no statistics: other processes may write to the same series.
+        """
 
     def forget(self) -> None:
         """Drop the statistics of all series."""
-        ...
 
     def read_statistics(self) -> dict[str, int]:
-        """Return the sizes for ``StoreStatistics.journal``."""
-        ...
+        """Return the sizes for ``StoreStatistics.journal``; by default there is no journal."""
+        return {}
 
     def close(self) -> None:
         """Finish running work. A no-op the second time."""
-        ...
 
 
-class DirectInserts:
+class DirectInserts(CommitLog):
     """A ``CommitLog`` that inserts each group: for an engine whose disk is on another machine."""
 
     def __init__(self, pool: Pool) -> None:
@@ -91,22 +92,6 @@ class DirectInserts:
     def get_pending(self) -> Pending:
         """Return an empty ``Pending``: every row is inserted at once."""
         return NOTHING
-
-    def flush(self, before_ms: int | None = None) -> None:
-        """Do nothing: every row is already in the engine."""
-
-    def begin(self, ids: Uint64s) -> None:
-        """Do nothing: other processes may write to the same series."""
-
-    def forget(self) -> None:
-        """Do nothing: there are no statistics of series."""
-
-    def read_statistics(self) -> dict[str, int]:
-        """Return no sizes: there is no journal."""
-        return {}
-
-    def close(self) -> None:
-        """Do nothing."""
 
 
 class Flusher:

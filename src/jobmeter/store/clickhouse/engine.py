@@ -235,7 +235,7 @@ class ClickHouseStore:
         return self.node_log
 
     def hide_others(self, shard: int, count: int) -> None:
-        """Answer without the rows that belong to other shards than this one, from 0, among ``count`` shards."""
+        """Leave the rows of other shards out of answers. ``shard`` counts from 0, among ``count`` shards."""
         for part, table in ((self.catalog, "series"), (self._span_table, "spans")):
             part.shown = is_on(table, shard, count) if count > 1 else "1"
 
@@ -279,7 +279,7 @@ class ClickHouseStore:
         )
         log.get_valid_until = membership.get_valid_until
         if self.replicas is None:
-            log.fence = lambda: fence_server(membership.number)
+            log.fence = self.rollup_state.fence = lambda: fence_server(membership.number)
         if self.peers is not None:
             self.peers.followed.may_sign = membership.is_current
         self.membership.join(discard=discard)
@@ -342,10 +342,6 @@ class ClickHouseStore:
 
     def _get_pending(self) -> Pending:
         return NOTHING if self.commit_log is None else self.commit_log.get_pending()
-
-    def append(self, batch: SampleBatch, retention: Retention = Retention()) -> None:  # noqa: B008 - it is frozen
-        """Store samples and their series. On return they are durable."""
-        self.append_all((batch,), retention)
 
     def append_all(
         self,
@@ -431,7 +427,7 @@ class ClickHouseStore:
             raise ConflictError("other servers use this engine: stop them, restore the backup, and start them again")
         self.maintenance.restore(directory)
 
-    def get_revision(self, jobs: Sequence[int]) -> None:
+    def get_revision(self, jobs: Sequence[int] | None) -> None:
         """Return None: this engine does not count changes, and others may write to the same samples."""
 
     def read_statistics(self) -> StoreStatistics:
@@ -445,12 +441,12 @@ class ClickHouseStore:
         return move([self.move_source()], self.target, order, self._clock)
 
     def move_source(self) -> MoveSource:
-        """Return this engine as one from which rows are moved."""
+        """Return this engine as the source of a move."""
         others = (lambda: ()) if self.membership is None else self.membership.list_others
         return MoveSource(self.maintenance, others, self.replicas)
 
     def cancel_move(self) -> str:
-        """Let servers use an engine again whose data were moved. Return the other engine's name; empty for none."""
+        """Let servers use this engine again after a move. Return the name of the other engine; empty without a move."""
         gone_to = read_marks(self.maintenance.pool).gone_to
         if gone_to:
             mark_departure(self.maintenance.pool, gone_to, moved=False)

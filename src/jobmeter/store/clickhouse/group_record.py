@@ -34,7 +34,7 @@ class GroupServerTable:
         return self._group.read_state(self._store, number)
 
     def expel(self, row: ServerRow) -> bool:
-        """Expel a server. Return True: who takes the record of the replicas next ends its writes."""
+        """Expel a server. Return True: the server that takes the record of the replicas next ends its writes."""
         if row.state == LIVE:
             self.write(replace(row, beat=row.beat + 1, state=EXPELLED))
         return True
@@ -83,7 +83,7 @@ class GroupRecord:
         return stored is not None and (stored.number, stored.writer) == (number, self._own)
 
     def take(self) -> ReplicaSetState:
-        """Let nobody else write the record from now on. Return it."""
+        """Take the record: no other server can write it from now on. Return it."""
         stored = self._group.read_replicas(self._store)
         if stored is None:
             raise UnavailableError("the registry has no record of the replicas: start the servers again")

@@ -30,6 +30,7 @@ from jobmeter.errors import JobmeterError, ThrottledError, UnavailableError
 from jobmeter.model.batch import Uint64s
 from jobmeter.model.time import DAY, MAX_TIME_MS
 from jobmeter.store.clickhouse import imported
+from jobmeter.store.clickhouse.commit import CommitLog
 from jobmeter.store.clickhouse.failures import make_unavailable
 from jobmeter.store.clickhouse.pending import Pending
 from jobmeter.store.clickhouse.recovery import SeriesNames, recover
@@ -74,7 +75,7 @@ class JournalLimits:
     retry_seconds: float = 2.0
 
 
-class Journal:
+class Journal(CommitLog):
     """A ``CommitLog``. ``insert`` puts rows into the engine, durably; it is called by one thread at a time.
 
     Raises UnavailableError if the folder or the engine cannot be written.

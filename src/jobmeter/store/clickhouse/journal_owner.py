@@ -1,4 +1,4 @@
-"""Folders with journals: each names the process that used it last, and a living process has it locked."""
+"""Folders of journals. A file in each names the process that used it last, which has it locked while it runs."""
 
 import logging
 import os

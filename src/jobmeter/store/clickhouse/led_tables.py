@@ -1,7 +1,6 @@
 """Rows other than samples where the leading server alone writes: followers send it log lines, spans and outbox rows."""
 
 from collections.abc import Callable
-from typing import Protocol
 
 import msgspec
 
@@ -9,8 +8,7 @@ from jobmeter.model.log import LogLine
 from jobmeter.model.retention import Retention
 from jobmeter.model.shipper import OutboxRow
 from jobmeter.model.span import Span
-from jobmeter.store.base import LogStore, OutboxStore, SpanStore
-from jobmeter.store.clickhouse.peer_messages import LeaderCommand
+from jobmeter.store.base import Store
 from jobmeter.store.clickhouse.peer_work import LeaderCommands
 
 LINES, SPANS, OUTBOX, TRIM = "append_lines", "append_spans", "append_outbox", "trim_outbox"
@@ -27,31 +25,14 @@ def send_to_no_leader(name: str, shipper: int, rows: Callable[[], object]) -> bo
     return False
 
 
-class LedTables(Protocol):
-    """Store with these tables."""
-
-    logs: LogStore
-    spans: SpanStore
-    outbox: OutboxStore
-
-
-def make_table_commands(store: LedTables) -> LeaderCommands:
+def make_table_commands(store: Store) -> LeaderCommands:
     """Return the commands by which followers change the tables of a leader."""
-
-    def append_lines(command: LeaderCommand) -> int:
-        store.logs.append(*msgspec.msgpack.decode(command.content, type=tuple[list[LogLine], Retention]))
-        return 0
-
-    def append_spans(command: LeaderCommand) -> int:
-        store.spans.append(*msgspec.msgpack.decode(command.content, type=tuple[list[Span], Retention]))
-        return 0
-
-    def append_outbox(command: LeaderCommand) -> int:
-        store.outbox.append(command.argument or 0, msgspec.msgpack.decode(command.content, type=list[OutboxRow]))
-        return 0
-
-    def trim_outbox(command: LeaderCommand) -> int:
-        store.outbox.trim(command.argument or 0, msgspec.msgpack.decode(command.content, type=int | None))
-        return 0
-
-    return {LINES: append_lines, SPANS: append_spans, OUTBOX: append_outbox, TRIM: trim_outbox}
+    decode = msgspec.msgpack.decode
+    return {
+        LINES: lambda command: store.logs.append(*decode(command.content, type=tuple[list[LogLine], Retention])),
+        SPANS: lambda command: store.spans.append(*decode(command.content, type=tuple[list[Span], Retention])),
+        OUTBOX: lambda command: store.outbox.append(
+            command.argument or 0, decode(command.content, type=list[OutboxRow])
+        ),
+        TRIM: lambda command: store.outbox.trim(command.argument or 0, decode(command.content, type=int | None)),
+    }

@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from msgspec.structs import replace
 
 from jobmeter.errors import LimitExceededError, QueryTimeoutError
 from jobmeter.model.log import LogLine, LogPage
@@ -133,7 +132,7 @@ class LogTable:
                 at = int(time[places[left]])
                 within = int(np.count_nonzero(time[places[:left]] == at))
                 passed = within + (same if before is not None and before[0] == at else 0)
-                return _continue_from(selector, at, passed)
+                return selector.continue_from(at, passed)
             left -= len(places)
             last = int(time[-1])
             within = int(np.count_nonzero(time[places] == last))
@@ -191,13 +190,6 @@ def _order(*, descending: bool, one: bool = True) -> str:
     # A single key comes first: the engine then reads in this order. Otherwise it comes last.
     columns = ("job", *_KEY) if one else (*_KEY, "job")
     return ", ".join(f"{column}{suffix}" for column in columns)
-
-
-def _continue_from(selector: LogSelector, time_ns: int, passed: int) -> LogSelector:
-    """Return the query for the lines from a time on, with an offset of some lines."""
-    if selector.descending:
-        return replace(selector, end_ns=time_ns + 1, offset=passed)
-    return replace(selector, start_ns=time_ns, offset=passed)
 
 
 def _drop_duplicates(rows: Sequence[_Row]) -> list[_Row]:

@@ -19,20 +19,6 @@ from jobmeter.store.clickhouse.sql import iterate_key_pieces, iterate_pieces
 
 _TABLES = {Tier.MINUTE: "minutes", Tier.HOUR: "hours"}
 _BUCKET = f"count, {SUM}, {MINIMUM}, {MAXIMUM}, {FIRST}, first_time, {LAST}, last_time, increase, elapsed"
-_BUCKET_TYPES = (
-    np.uint64,
-    np.int64,
-    np.uint64,
-    np.float64,
-    np.float64,
-    np.float64,
-    np.float64,
-    np.int64,
-    np.float64,
-    np.int64,
-    np.float64,
-    np.int64,
-)
 _SPAN = "time >= {start:Int64} AND time < {end:Int64}"
 _LAST_RAW = (
     f"SELECT series, max(time), argMax({VALUE}, (time, _block_number)) FROM samples "
@@ -76,7 +62,7 @@ class Lookup:
             parameters = make_key_parameters(some) | {"start": span.start_ms, "end": span.end_ms}
             blocks += self._reader.read_blocks(sql, parameters, meter)
         if not blocks:
-            return _buckets([np.empty(0, np.uint32), *(np.empty(0, kind) for kind in _BUCKET_TYPES[1:])])
+            return BucketColumns.make_empty()
         *columns, block = [np.concatenate(column) for column in zip(*blocks, strict=True)]
         keep = find_latest(columns[0], columns[1], block)
         if keep is not None:
@@ -85,7 +71,7 @@ class Lookup:
         if not order.same:
             by_index = np.argsort(columns[0], kind="stable")
             columns = [column[by_index] for column in columns]
-        return _buckets(columns)
+        return BucketColumns(*columns)
 
     def read_previous(self, keys: SeriesKeys, before_ms: int, budget: ReadBudget) -> SampleColumns:
         """Return each series' last sample before a time. Looks back an hour, a day, then to the beginning."""
@@ -183,21 +169,3 @@ class _Found:
     def make_columns(self) -> SampleColumns:
         there = np.flatnonzero(self._time >= 0)
         return SampleColumns(there.astype(np.uint32), self._time[there], self._value[there])
-
-
-def _buckets(columns: Columns) -> BucketColumns:
-    index, time, count, total, minimum, maximum, first, first_time, last, last_time, increase, elapsed = columns
-    return BucketColumns(
-        index=index,
-        time=time,
-        count=count,
-        sum=total,
-        minimum=minimum,
-        maximum=maximum,
-        first=first,
-        first_time=first_time,
-        last=last,
-        last_time=last_time,
-        increase=increase,
-        elapsed=elapsed,
-    )

@@ -149,9 +149,9 @@ class Maintenance:
     def refuse_writes(
         self, reason: str = "the stored data are being moved: try again in some seconds"
     ) -> Iterator[Callable[[], None]]:
-        """Refuse writes inside the block, with everything in the engine.
+        """Refuse writes inside the block, and bring all durable rows into the engine first.
 
-        After the function that the block gets was called, writes are refused for ever.
+        The block gets a function. Once it is called, writes are refused for ever.
         """
         left = threading.Event()
         with self._rollup_job.pause():  # writes go on until a running roll-up has ended

@@ -47,7 +47,7 @@ class TableSlices(NamedTuple):
 def _make_timed_table(
     table: str, column: str, second: int, slice_seconds: int, days: str, spare: int = 1
 ) -> TableSlices:
-    """``second``: the length of a second in units of the column."""
+    """Divide a table by time. ``second`` is the length of a second in units of the column."""
     return TableSlices(
         table,
         f"intDiv({column}, {slice_seconds * second})",

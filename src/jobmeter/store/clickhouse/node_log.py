@@ -11,16 +11,15 @@ import msgspec
 import numpy as np
 
 from jobmeter.errors import JobmeterError, UnavailableError
-from jobmeter.model.batch import SampleBatch, SeriesKeys, Uint64s
+from jobmeter.model.batch import SampleBatch, SeriesKeys
 from jobmeter.model.retention import Retention
 from jobmeter.model.time import MAX_TIME_MS, read_clock
 from jobmeter.store.clickhouse.catalog import Catalog
-from jobmeter.store.clickhouse.commit import DirectInserts, Flusher
+from jobmeter.store.clickhouse.commit import CommitLog, DirectInserts, Flusher
 from jobmeter.store.clickhouse.followed_rows import FollowedRows, make_batch
 from jobmeter.store.clickhouse.journal import Journal, JournalLimits
 from jobmeter.store.clickhouse.leader_link import LeaderLink
 from jobmeter.store.clickhouse.native import encode
-from jobmeter.store.clickhouse.peer_messages import LeaderCommand
 from jobmeter.store.clickhouse.peer_work import LeaderCommands, PeerWork
 from jobmeter.store.clickhouse.peers import PeerService
 from jobmeter.store.clickhouse.pending import NOTHING, Pending
@@ -37,12 +36,12 @@ _JOBS = msgspec.msgpack.Decoder(list[str])
 _NEVER = -1
 """Number that no roll-up state has, so that the second mark is always made."""
 _IDLE_SECONDS, _IDLE_STEP_SECONDS = 5.0, 0.1
-"""Seconds for which a commit waits while this server has no role, and the longest time between two looks."""
+"""Seconds for which a commit waits while this server has no role, and between two checks of the role."""
 _RETRY_AFTER_MS = 1_000
 _NO_ROLE = "the servers of the telemetry engine are agreeing on the one that leads: try again"
 
 
-class NodeLog:
+class NodeLog(CommitLog):
     """Commit log of a ClickHouse node, which also has the ``Duties`` of ``membership``.
 
     ``check`` and ``get_valid_until`` belong to ``NodeMembership``; like ``peers`` they are set once the server has a
@@ -58,7 +57,7 @@ class NodeLog:
         ``siblings`` shards share the memory for rows that wait. To ``replicas`` only the leader writes.
         """
         self._replicas = replicas
-        self._recovers = False  # True while this server writes to replicas without a role
+        self._recovers = False  # True while this server inserts samples without a role
         most = JournalLimits()
         self._limits = replace(most, most_rows=most.most_rows // siblings, most_bytes=most.most_bytes // siblings)
         # The other shards must not wait for the agreement about this one.
@@ -136,19 +135,11 @@ class NodeLog:
         def choose() -> LeaderStore:
             return store if self._mirror is None else self._mirror
 
-        def flush(command: LeaderCommand) -> int:
-            self.flush(command.argument)
-            return 0
-
-        def delete_job(command: LeaderCommand) -> int:
-            choose().delete_job(command.argument or 0)
-            return 0
-
         commands: LeaderCommands = {
             "announce": lambda command: self._announce_records(_JOBS.decode(command.content)),
-            "flush": flush,
+            "flush": lambda command: self.flush(command.argument),
             "roll_up": lambda command: choose().roll_up(command.argument or 0),
-            "delete_job": delete_job,
+            "delete_job": lambda command: choose().delete_job(command.argument or 0),
             **tables,
         }
         peers.followed.work = PeerWork(lambda batches, retention: choose().append_all(batches, retention), commands)
@@ -252,11 +243,11 @@ class NodeLog:
     def _begin_writing(self) -> None:
         if self._replicas is not None:
             self._replicas.begin_writing()
-            self._recovers = True
+        self._recovers = True
 
     @contextmanager
     def _recovering(self) -> Iterator[None]:
-        """Write to replicas without a role inside the block, once writing has begun."""
+        """Insert samples without a role inside the block, once writing has begun."""
         try:
             yield
         finally:
@@ -291,12 +282,6 @@ class NodeLog:
         """Return when earlier rows are in the node."""
         if self.run_command("flush", before_ms) is None and self._journal is not None:
             self._journal.flush(before_ms)
-
-    def begin(self, ids: Uint64s) -> None:
-        """Do nothing: other servers may begin to write to the same series."""
-
-    def forget(self) -> None:
-        """Do nothing: there are no statistics of series."""
 
     def read_statistics(self) -> dict[str, int]:
         """Return the sizes of the journal."""
@@ -381,11 +366,12 @@ class NodeLog:
     def lead(self) -> None:
         """Use the journal from the next commit on."""
         state, catalog = self._parts()
-        self._begin_writing()
-        with self.writing:
-            state.reload()
-            catalog.forget()
-            self._change_role(ServerRole.LEADER)
+        with self._recovering():
+            self._begin_writing()
+            with self.writing:
+                state.reload()
+                catalog.forget()
+                self._change_role(ServerRole.LEADER)
         self._trust()
         # Commits need the list of all series. Read it now: a later commit must not wait for an unreachable node.
         with self.writing, suppress(JobmeterError):
@@ -419,19 +405,20 @@ class NodeLog:
         Servers on replicas do not use them directly: then this server is idle from the next commit on.
         """
         state, catalog = self._parts()
-        if self.read_statistics().get("rows"):
-            self._begin_writing()
         was_alone = self._announced
         self._announce(alone=False)
         if self._mirror is not None:
             self._mirror.trust(trusted=False)
         try:
-            self.flush()  # most rows, before commits have to wait
-            with self.writing:
-                self.flush()
-                state.write_marks()
-                self._change_role(ServerRole.DIRECT if self._replicas is None else ServerRole.IDLE)
-                catalog.forget()
+            with self._recovering():
+                if self.read_statistics().get("rows"):
+                    self._begin_writing()
+                self.flush()  # most rows, before commits have to wait
+                with self.writing:
+                    self.flush()
+                    state.write_marks()
+                    self._change_role(ServerRole.DIRECT if self._replicas is None else ServerRole.IDLE)
+                    catalog.forget()
         except BaseException:
             self._trust()
             self._announce(alone=was_alone and self.is_alone)
@@ -487,8 +474,7 @@ class NodeLog:
     def _insert(self, group: Sequence[SampleRuns]) -> None:
         state, _ = self._parts()
         leads = self.role is ServerRole.LEADER
-        if leads:
-            self.check()  # an expelled leader may have been frozen: newer rows may be in the node
+        self.check_leading()  # an expelled leader may have been frozen: newer rows may be in the node
         state.write_marks()
         # An expelled server inserts its journal without a fence, once nobody else inserts.
         self._flusher(group, self.fence() if leads else None)

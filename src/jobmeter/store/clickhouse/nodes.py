@@ -190,8 +190,8 @@ class NodesClient:
     def command(self, sql: str, **options: Any) -> Any:  # noqa: ANN401 - as of Client
         """Run a statement. A backup may take long without a sign of life."""
         fence = self._nodes.fence
-        if fence is not None and (restricted := fence.restrict_deletion(sql)) != sql:
-            sql, options = restricted, options | {"settings": fence.deletion_settings}
+        if fence is not None and (restricted := fence.restrict(sql)) != sql:
+            sql, options = restricted, options | {"settings": fence.settings | options.get("settings", {})}
         if not sql.startswith(("BACKUP", "RESTORE")):
             return self._nodes.write(self, sql, lambda client: client.command(sql, **options))
         with closing(NodesClient(self._nodes, self.database, WRITE_SILENCE_SECONDS)) as patient:

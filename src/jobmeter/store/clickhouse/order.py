@@ -4,7 +4,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from jobmeter.model.batch import SeriesKeys, Uint32s, Uint64s
+from jobmeter.model.batch import SeriesKeys, Uint32s, Uint64s, find_runs
 
 Positions = NDArray[np.intp]
 
@@ -34,15 +34,10 @@ class Order(msgspec.Struct, frozen=True, eq=False):
 
     def index_rows(self, series: Uint64s, keys: SeriesKeys) -> Uint32s:
         """Return the caller's index of each row; ``series`` comes in long runs and has only series of ``keys``."""
-        starts = run_starts(series)
+        starts = find_runs(series)
         found = np.searchsorted(keys.series, series[starts], sorter=self.by_series)
         lengths = np.diff(np.append(starts, len(series)))
         return np.repeat(self.by_series[found].astype(np.uint32), lengths)
-
-
-def run_starts(values: NDArray[np.generic]) -> Positions:
-    """Return the starts of runs of equal values."""
-    return np.flatnonzero(np.concatenate(([True], values[1:] != values[:-1]))) if len(values) else np.empty(0, np.intp)
 
 
 def find_latest(index: NDArray[np.generic], time: NDArray[np.int64], block: NDArray[np.uint64]) -> Positions | None:

@@ -76,7 +76,7 @@ class PeerLink:
         self.send(Ping(number))
 
     def take_sign(self, message: Ping | Pong) -> None:
-        """Answer a question, or take an answer."""
+        """Answer a ping, or note the answer to one."""
         if isinstance(message, Pong):
             self.confirmed = max(self.confirmed, self._pings.pop(message.number, float("-inf")))
         elif self._may_sign():
@@ -134,6 +134,6 @@ def send_encoded(links: Sequence[PeerLink], data: bytearray) -> None:
 
 
 async def _turn() -> None:
-    """Let callbacks run that others schedule."""
+    """Let the callbacks run that closed connections have scheduled."""
     for _ in range(_TURNS):
         await asyncio.sleep(0)

@@ -46,7 +46,7 @@ class Join(msgspec.Struct, tag=3, array_like=True, frozen=True):
 
 
 class ReadyToFollow(msgspec.Struct, tag=4, array_like=True, frozen=True):
-    """Report that the follower has them, up to ``CaughtUp``."""
+    """Report that the follower has all samples that were sent before ``CaughtUp``."""
 
 
 class Confirm(msgspec.Struct, tag=5, array_like=True, frozen=True):
@@ -134,7 +134,7 @@ class DataChanged(msgspec.Struct, tag=6, array_like=True, frozen=True):
 
 
 class CaughtUp(msgspec.Struct, tag=7, array_like=True, frozen=True):
-    """Report that the follower was sent everything."""
+    """Report that all samples that ``Join`` requested were sent."""
 
 
 class Welcome(msgspec.Struct, tag=8, array_like=True, frozen=True):

@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 _THREADS = 32
 """Most commands that run at a time. Some wait for minutes, and a changed record must not wait for them."""
 AppendAll = Callable[[Sequence[SampleBatch], Retention], None]
-LeaderCommands = Mapping[str, Callable[[LeaderCommand], int]]
+LeaderCommands = Mapping[str, Callable[[LeaderCommand], int | None]]
 """Commands by name."""
 
 
@@ -54,7 +54,7 @@ class PeerWork:
         def work() -> None:
             value, failure = 0, None
             try:
-                value = self._commands[command.name](command)
+                value = self._commands[command.name](command) or 0
             except Exception as error:  # noqa: BLE001 - the other server waits for an answer
                 failure = describe_failure(error)
             done(value, failure)

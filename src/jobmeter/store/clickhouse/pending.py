@@ -7,7 +7,7 @@ import numpy as np
 
 from jobmeter.kernel import sort_dedupe as kernel
 from jobmeter.kernel.sort_dedupe import SeriesSlices
-from jobmeter.model.batch import BucketColumns, SampleColumns, SeriesKeys
+from jobmeter.model.batch import BucketColumns, SampleColumns, SeriesKeys, mark_last_rows
 from jobmeter.model.time import TimeRange
 from jobmeter.store.clickhouse import imported
 from jobmeter.store.clickhouse.descriptors import Descriptors
@@ -64,10 +64,7 @@ class Pending:
     def find_previous(self, keys: SeriesKeys, before_ms: int) -> SampleColumns:
         """Return each series' last sample before a time; series without one are left out."""
         found = self.select_samples(keys, TimeRange(0, max(0, before_ms)))
-        if not len(found):
-            return found
-        last = np.append(found.index[1:] != found.index[:-1], True)
-        return found.select(last)
+        return found.select(mark_last_rows(found.index))
 
     def list_times(self, jobs: Sequence[int]) -> Iterator[tuple[int, int, int]]:
         """Yield job key, first and last time of the rows of some jobs; a job may repeat."""

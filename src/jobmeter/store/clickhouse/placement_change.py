@@ -198,7 +198,7 @@ def _require_equal_rollups(engines: Sequence[ClickHouseStore]) -> None:
 
 @contextmanager
 def _refusing(engines: Sequence[ClickHouseStore]) -> Iterator[Callable[[], None]]:
-    """Refuse writes to some shards. After the function that the block gets was called, for ever."""
+    """Refuse writes to some shards inside the block. The block gets a function that makes this last for ever."""
     reason = "rows are placed on other shards: try again in some seconds"
     with ExitStack() as stack:
         leaving = ExitStack()

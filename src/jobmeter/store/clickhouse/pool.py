@@ -128,7 +128,7 @@ class Pool:
 
 
 def _ignore_failure(error: Exception) -> None:
-    """Ignore a failure."""
+    """Ignore a failure: nothing watches the pool."""
 
 
 def accept_all() -> None:

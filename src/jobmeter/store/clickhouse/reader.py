@@ -44,7 +44,7 @@ class SampleReader:
         self._pool = pool
         self._pending = pending
 
-    def read(self, keys: SeriesKeys, span: TimeRange, budget: ReadBudget) -> Iterator[SampleColumns]:
+    def read(self, keys: SeriesKeys, span: TimeRange, budget: ReadBudget) -> Generator[SampleColumns]:
         """Yield blocks sorted by (index, time), without duplicates."""
         if not len(keys) or not span.length_ms:
             return

@@ -13,7 +13,7 @@ import logging
 import secrets
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from typing import Any
 
 from clickhouse_connect.driver.client import Client
@@ -310,30 +310,29 @@ class ReplicaSet(Nodes):
 
     def include(self, place: Place, replica_id: str) -> None:
         """Note durably that a replica has all data. No statement runs meanwhile."""
-        client = NodesClient(self, self.target.database, SILENCE_SECONDS)
-        try:
-            with self._recording, translate_failures("note which replicas have all data"):
-                complete = self._record.complete | {replica_id: format_place(place)}
-                record = replace(self._record, number=self._record.number + 1, complete=complete)
-                write_record(client.connect_to(place), self.target, record)
-                self._record, before = record, self._record
-                try:
-                    self._save(self.list_readable(), client)
-                except BaseException:
-                    self._record, self._is_saved = replace(before, number=record.number), False
-                    raise
-                self._ids[place] = replica_id
-        finally:
-            client.close()
+        with (
+            closing(NodesClient(self, self.target.database, SILENCE_SECONDS)) as client,
+            self._recording,
+            translate_failures("note which replicas have all data"),
+        ):
+            complete = self._record.complete | {replica_id: format_place(place)}
+            record = replace(self._record, number=self._record.number + 1, complete=complete)
+            write_record(client.connect_to(place), self.target, record)
+            self._record, before = record, self._record
+            try:
+                self._save(self.list_readable(), client)
+            except BaseException:
+                self._record, self._is_saved = replace(before, number=record.number), False
+                raise
+            self._ids[place] = replica_id
 
     def _save(self, places: Iterable[Place], client: NodesClient | None) -> None:
         """Write the record to the file, and to some replicas. Raises the error of the last one if none took it."""
         if self._file is not None:
             self._file.write(self._record)
-        own = client or NodesClient(self, None, SILENCE_SECONDS)
         failure: Exception | None = None
         saved = 0
-        try:
+        with nullcontext(client) if client else closing(NodesClient(self, None, SILENCE_SECONDS)) as own:
             for place in places:
                 try:
                     write_record(own.connect_to(place), self.target, self._record)
@@ -341,9 +340,6 @@ class ReplicaSet(Nodes):
                 except LOST as error:
                     own.drop(place)
                     failure = error
-        finally:
-            if client is None:
-                own.close()
         if failure is not None and (client is None or (self._file is None and not saved)):
             raise failure
         self._is_saved = True

@@ -9,7 +9,7 @@ from jobmeter.store.clickhouse.servers import ServerRow
 
 
 class ServerRole(Enum):
-    """ServerRole of a server."""
+    """Role of one of the servers of a ClickHouse node; ``membership`` defines them."""
 
     IDLE = "idle"
     DIRECT = "direct"

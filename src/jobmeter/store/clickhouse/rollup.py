@@ -18,6 +18,7 @@ from jobmeter.store.clickhouse.pool import Pool
 from jobmeter.store.clickhouse.rollup_state import LateHour, RollupState
 from jobmeter.store.clickhouse.rows import JobHour
 from jobmeter.store.clickhouse.sql import iterate_pieces
+from jobmeter.store.clickhouse.write_fence import ROLL_UP
 from jobmeter.store.clickhouse.write_gate import WriteGate
 
 _ROWS = 2_000_000
@@ -150,8 +151,9 @@ class RollupJob:
                     portion = parameters | {"start": start, "end": end}
                     sql = rollup_sql.restrict(rollup_sql.ROLLED_BEFORE, scope)
                     again = bool(client.query(sql, parameters=portion).result_rows)
+                    part = scope if shares == 1 else f"{scope} AND {rollup_sql.SCOPE_SHARE}"
                     for share in range(shares):
-                        _replace(client, portion, scope, (share, shares), again=again)
+                        self._replace(client, portion | {"shares": shares, "share": share}, part, again=again)
 
     def _find_following(self, work: _Work) -> set[JobHour]:
         found: set[JobHour] = set()
@@ -162,15 +164,11 @@ class RollupJob:
             found.update((int(job), int(hour)) for job, hour in rows)
         return found
 
-
-def _replace(client: Client, parameters: dict[str, Any], scope: str, share: tuple[int, int], *, again: bool) -> None:
-    """Compute minutes from samples, then hours from these minutes."""
-    number, shares = share
-    if shares > 1:
-        parameters = parameters | {"shares": shares, "share": number}
-        scope = f"{scope} AND {rollup_sql.SCOPE_SHARE}"
-    for statement in (rollup_sql.make_minutes_statement, rollup_sql.make_hours_statement):
-        client.command(statement(scope, again=again), parameters=parameters)
+    def _replace(self, client: Client, parameters: dict[str, Any], scope: str, *, again: bool) -> None:
+        """Compute minutes from samples, then hours from these minutes."""
+        for statement in (rollup_sql.make_minutes_statement, rollup_sql.make_hours_statement):
+            sql = self._state.restrict(ROLL_UP.restrict(statement(scope, again=again)))
+            client.command(sql, parameters=parameters, settings=rollup_sql.LIMITS | ROLL_UP.settings)
 
 
 def _portions(counts: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:

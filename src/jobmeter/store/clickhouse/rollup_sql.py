@@ -1,7 +1,7 @@
 """The statements that compute roll-ups. Each replaces rows: running it again gives the same result.
 
-``FINAL`` leaves the last written copy of every sample. ``{scope}`` restricts a statement to some jobs and a share of
-the series. The same text fits every table, because all have the columns ``job`` and ``series``.
+``FINAL`` leaves the last written copy of every sample. ``@scope`` stands for a condition that selects some jobs and a
+share of the series. The same text fits every table, because all have the columns ``job`` and ``series``.
 """
 
 from jobmeter.store.clickhouse.decimals import ALIKE, FIRST, LAST, MAXIMUM, MINIMUM, STORED, SUM, VALUE, select_stored
@@ -9,11 +9,12 @@ from jobmeter.store.clickhouse.decimals import ALIKE, FIRST, LAST, MAXIMUM, MINI
 SCOPE_JOBS = "job IN {jobs:Array(UInt64)}"
 SCOPE_SHARE = "series % {shares:UInt64} = {share:UInt64}"
 
-# Past these a statement spills to disk instead of running out of memory.
-_LIMITS = (
-    "SETTINGS max_bytes_before_external_sort = 1073741824, max_bytes_before_external_group_by = 1073741824, "
-    "max_execution_time = 3600"
-)
+LIMITS = {
+    "max_bytes_before_external_sort": 1 << 30,
+    "max_bytes_before_external_group_by": 1 << 30,
+    "max_execution_time": 3600,
+}
+"""Settings of the statements. Past the first two it spills to disk instead of running out of memory."""
 _SPAN = "time >= {start:Int64} AND time < {end:Int64}"
 _COUNTERS = "series IN (SELECT series FROM series WHERE metric IN {counters:Array(String)} AND @scope)"
 
@@ -63,8 +64,7 @@ FROM (
 WHERE @keep
 GROUP BY job, series, bucket"""
 _MINUTES = f"""
-INSERT INTO minutes ({STORED}, minute_days, hour_days){select_stored(_MINUTE_BUCKETS, "minute_kept, hour_kept")}
-{_LIMITS}"""
+INSERT INTO minutes ({STORED}, minute_days, hour_days){select_stored(_MINUTE_BUCKETS, "minute_kept, hour_kept")}"""
 
 _HOUR_BUCKETS = f"""
 SELECT job, series, intDiv(minute, 3600000) * 3600000 AS bucket, sum(count) AS n, sum(summed) AS total,
@@ -80,8 +80,7 @@ FROM (
 WHERE @keep
 GROUP BY job, series, bucket"""
 _HOURS = f"""
-INSERT INTO hours ({STORED}, hour_days){select_stored(_HOUR_BUCKETS, "hour_kept")}
-{_LIMITS}"""
+INSERT INTO hours ({STORED}, hour_days){select_stored(_HOUR_BUCKETS, "hour_kept")}"""
 
 _KEEP_MINUTES = f"(job, series, intDiv(moment, 3600000) * 3600000) NOT IN ({_FADED})"
 _KEEP_HOURS = f"(job, series, intDiv(minute, 3600000) * 3600000) NOT IN ({_FADED})"

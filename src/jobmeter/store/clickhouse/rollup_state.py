@@ -25,11 +25,16 @@ from jobmeter.store.clickhouse.pool import Pool
 from jobmeter.store.clickhouse.rows import JobHour
 from jobmeter.store.clickhouse.sql import iterate_pieces
 from jobmeter.store.clickhouse.target import EngineTarget
+from jobmeter.store.clickhouse.write_fence import find_no_fence
 
 _QUORUM = {"insert_quorum": "auto", "insert_quorum_parallel": 0}
 _NEW_MS = 10 * MINUTE
 """Age in milliseconds up to which a sample is new; less than the age at which hours are rolled up."""
 _SEQUENTIAL = {"select_sequential_consistency": 1}
+_PROGRESS = (
+    "INSERT INTO progress SELECT name, value "
+    "FROM system.one ARRAY JOIN {names:Array(String)} AS name, {values:Array(Int64)} AS value"
+)
 
 
 class LateHour(msgspec.Struct, frozen=True):
@@ -70,6 +75,8 @@ class RollupState:
         self._begun = 0  # number of roll-ups that may have read samples
         self._progress: dict[str, int] = {}
         self._last_intent = 0
+        self.fence = find_no_fence
+        """Returns the fence of roll-ups of a server that shares a node; replicas have their own."""
         self.waiting_hours: Callable[[int], set[JobHour]] = lambda _: set()
         """Returns the hours before a time whose samples wait in another server's journal; empty without one."""
         self.reload()
@@ -244,9 +251,14 @@ class RollupState:
         with self._saving:
             self._insert_progress(values)
 
+    def restrict(self, sql: str) -> str:
+        """Have the engine refuse a statement once others have expelled this server."""
+        fence = self.fence()
+        return sql if fence is None else fence.restrict(sql)
+
     def _insert_progress(self, values: dict[str, int]) -> None:
         """Store progress. ``_saving`` is locked."""
-        _store_progress(self.pool, values, self._write_settings)
+        _store_progress(self.pool, values, self._write_settings, self.restrict(_PROGRESS))
         higher = {name: max(value, self._progress.get(name, 0)) for name, value in values.items()}
         self._progress = self._progress | higher
 
@@ -279,11 +291,10 @@ def copy_states(states: Sequence[RollupState], pool: Pool) -> None:
         state.copy_to(pool)
 
 
-def _store_progress(pool: Pool, values: Mapping[str, int], settings: Mapping[str, Any]) -> None:
+def _store_progress(pool: Pool, values: Mapping[str, int], settings: Mapping[str, Any], sql: str = _PROGRESS) -> None:
     with translate_failures("note how far roll-ups are"), pool.borrow_client() as client:
         client.command(
-            "INSERT INTO progress SELECT name, value "
-            "FROM system.one ARRAY JOIN {names:Array(String)} AS name, {values:Array(Int64)} AS value",
+            sql,
             parameters={"names": list(values), "values": list(values.values())},
             settings=dict(settings),
         )
@@ -292,16 +303,16 @@ def _store_progress(pool: Pool, values: Mapping[str, int], settings: Mapping[str
 def _store_marks(pool: Pool, marks: Sequence[LateHour], cleared: int, at_ms: int, settings: Mapping[str, Any]) -> None:
     if not marks:
         return
-    count = len(marks)
+    jobs, hours, ids = zip(*map(msgspec.structs.astuple, marks), strict=True)
     body = encode(
         [
-            ("job", np.fromiter((mark.job for mark in marks), np.uint64, count)),
-            ("hour", np.fromiter((mark.hour for mark in marks), np.int64, count)),
-            ("id", np.fromiter((mark.id for mark in marks), np.uint64, count)),
-            ("cleared", np.full(count, cleared, np.uint8)),
-            ("at", np.full(count, at_ms, np.int64)),
+            ("job", np.array(jobs, np.uint64)),
+            ("hour", np.array(hours, np.int64)),
+            ("id", np.array(ids, np.uint64)),
+            ("cleared", np.full(len(marks), cleared, np.uint8)),
+            ("at", np.full(len(marks), at_ms, np.int64)),
         ]
     )
-    columns = ["job", "hour", "id", "cleared", "at"]
+    names = ["job", "hour", "id", "cleared", "at"]
     with translate_failures("mark late samples"), pool.borrow_client() as client:
-        client.raw_insert("marks", columns, body, fmt="Native", settings=dict(settings))
+        client.raw_insert("marks", names, body, fmt="Native", settings=dict(settings))

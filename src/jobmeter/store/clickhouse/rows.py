@@ -9,11 +9,11 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from jobmeter.kernel.sort_dedupe import OwnedRuns, SeriesSlices
-from jobmeter.model.batch import Float64s, Int64s, SampleBatch, SeriesKeys, Uint64s
+from jobmeter.model.batch import Float64s, Int64s, SampleBatch, SeriesKeys, Uint64s, find_runs, mark_first_rows
 from jobmeter.model.retention import Retention
 from jobmeter.model.time import DAY, HOUR, TimeRange
 from jobmeter.store.clickhouse.descriptors import Descriptors
-from jobmeter.store.clickhouse.order import Positions, run_starts
+from jobmeter.store.clickhouse.order import Positions
 
 JobHour = tuple[int, int]
 """A job key and the start of an hour in milliseconds."""
@@ -56,7 +56,7 @@ class SampleRuns(msgspec.Struct, frozen=True, eq=False):
             if ones is None:
                 ones = keys.derived[SampleRuns] = np.ones(len(index), np.int64)
             return cls(keys, ones, batch.time, batch.value, retention, span, descriptors)
-        starts = run_starts(index)
+        starts = find_runs(index)
         chosen = index[starts]
         count = np.diff(starts, append=len(index))
         if len(chosen) != len(keys) or int(chosen[0]) or (chosen[1:] != chosen[:-1] + np.uint32(1)).any():
@@ -98,7 +98,7 @@ class SampleRuns(msgspec.Struct, frozen=True, eq=False):
         late = self.time < before_ms
         job, hour = job[late], hour[late]
         # Rows come in runs of one job and hour: take the first of each run only.
-        first = np.flatnonzero(np.concatenate(([True], (job[1:] != job[:-1]) | (hour[1:] != hour[:-1]))))
+        first = find_runs(job, hour)
         return {(one, at * HOUR) for one, at in zip(job[first].tolist(), hour[first].tolist(), strict=True)}
 
 
@@ -272,7 +272,7 @@ class _DayCut(msgspec.Struct, frozen=True, eq=False):
         if first == last:
             return cls(rows, np.array([first]), np.zeros(1, np.intp), np.array([len(rows)]))
         day = rows.time // DAY
-        begins = np.append(True, day[1:] != day[:-1])
+        begins = mark_first_rows(day)
         begins[rows.find_starts()] = True
         start = np.flatnonzero(begins)
         return cls(rows, day[start], start, np.diff(start, append=len(day)))

@@ -20,8 +20,7 @@ class TableSchema(msgspec.Struct, frozen=True, kw_only=True):
     """The definition of a table; ``create`` makes statements of it.
 
     ``primary_key`` is the part of ``order_by`` that is in memory, by default all of it. ``version`` names the column
-    whose greatest value wins among rows with the same sorting key; without it the last written row wins. ``durable``
-    writes to disk before an insert is answered.
+    whose greatest value wins among rows with the same sorting key; without it the last written row wins.
     """
 
     name: str
@@ -32,7 +31,6 @@ class TableSchema(msgspec.Struct, frozen=True, kw_only=True):
     ttl: str = ""
     version: str = ""
     spread: Spread = Spread.SHARDED
-    durable: bool = True
     settings: tuple[str, ...] = ()
 
 
@@ -78,9 +76,7 @@ def alter(table: str, target: EngineTarget, change: str, codec: str = "", *, spr
 
 
 def _create(table: TableSchema, name: str, engine: str, clause: str) -> str:
-    settings = [*table.settings]
-    if table.durable:
-        settings += ["fsync_after_insert = 1", "fsync_part_directory = 1"]
+    settings = [*table.settings, "fsync_after_insert = 1", "fsync_part_directory = 1"]
     parts = [
         f"CREATE TABLE IF NOT EXISTS {name}{clause} (\n  " + ",\n  ".join(table.columns) + "\n)",
         f"ENGINE = {engine}",
@@ -88,6 +84,6 @@ def _create(table: TableSchema, name: str, engine: str, clause: str) -> str:
         f"PRIMARY KEY ({table.primary_key})" if table.primary_key else "",
         f"ORDER BY ({table.order_by})",
         f"TTL {table.ttl}" if table.ttl else "",
-        "SETTINGS " + ", ".join(settings) if settings else "",
+        "SETTINGS " + ", ".join(settings),
     ]
     return "\n".join(part for part in parts if part)

@@ -1,6 +1,6 @@
 """The table of the servers that use one ClickHouse node."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -155,9 +155,7 @@ class ServerTable:
 
     def get_state(self, number: int) -> int:
         """Return the state of a server; ``LIVE`` for an unknown one."""
-        with translate_failures("read which servers use it"), self._pool.borrow_client() as client:
-            (row,) = client.query(_STATE, parameters={"id": number}).result_rows
-        return int(row[0])
+        return self._read_number(_STATE, {"id": number})
 
     def expel(self, row: ServerRow) -> bool:
         """Expel a server. Return True once the engine has ended its inserts; none begins any more."""
@@ -167,10 +165,11 @@ class ServerTable:
 
     def is_inserting(self, number: int) -> bool:
         """Return True while the engine runs an insert of a server."""
-        parameters = {"mark": fence_server(number).mark}
+        return bool(self._read_number(_INSERTS, {"mark": fence_server(number).mark}))
+
+    def _read_number(self, sql: str, parameters: Mapping[str, object]) -> int:
         with translate_failures("read which servers use it"), self._pool.borrow_client() as client:
-            (row,) = client.query(_INSERTS, parameters=parameters).result_rows
-        return bool(row[0])
+            return int(client.query(sql, parameters=dict(parameters)).result_rows[0][0])
 
     def write(self, row: ServerRow) -> None:
         """Store a row. On return it is durable and visible."""
@@ -181,7 +180,6 @@ class ServerTable:
     def forget_old(self) -> None:
         """Delete the rows of servers that departed more than a day ago, if there are many."""
         before = self._clock.now_ms() - DAY
-        with translate_failures("forget old servers"), self._pool.borrow_client() as client:
-            (row,) = client.query(_OLD, parameters={"departed": DEPARTED, "before": before}).result_rows
-            if int(row[0]) > _MOST_OLD:
+        if self._read_number(_OLD, {"departed": DEPARTED, "before": before}) > _MOST_OLD:
+            with translate_failures("forget old servers"), self._pool.borrow_client() as client:
                 client.command(_FORGET.format(departed=DEPARTED, before=before))

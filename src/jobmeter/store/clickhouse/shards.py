@@ -33,7 +33,7 @@ from jobmeter.store.shards.shard import Shard, ShardSet
 from jobmeter.store.shards.store import ShardedStore
 
 _RECORD_SECONDS, _RECORD_STEP_SECONDS = 10.0, 0.1
-"""Seconds for which a start waits for the record of a new shard, and between two looks."""
+"""Seconds for which a start waits for the record of a new shard, and between two reads of it."""
 
 
 def open_shards(

@@ -10,6 +10,8 @@ from jobmeter.errors import UnavailableError
 
 _DELETION = re.compile(r"ALTER TABLE \S+ DELETE WHERE ")
 """Beginning of a deletion. A statement that creates a table may have the words DELETE WHERE too, for its retention."""
+_COPY = re.compile(r"(\s*INSERT INTO \w+(?: \([^)]*\))?)\s(\s*SELECT .*)", re.DOTALL)
+"""Statement that inserts the rows which it selects. It has no SETTINGS at its end."""
 _TERM = "term of "
 _WRITER = "jobmeter writer "
 _READ = "SELECT max(value) FROM progress WHERE name = {name:String}"
@@ -28,23 +30,24 @@ class WriteFence(NamedTuple):
 
     refused: str
     mark: str
+    reason: str = "other servers have expelled this one"
 
     @property
-    def settings(self) -> dict[str, str]:
-        """The settings of an insert."""
-        return {"log_comment": self.mark}
-
-    @property
-    def deletion_settings(self) -> dict[str, Any]:
-        """The settings of a deletion: the engine reads the condition before it accepts the deletion, and only then."""
-        return {**self.settings, "mutations_execute_subqueries_on_initiator": 1}
+    def settings(self) -> dict[str, Any]:
+        """The settings of a write. The engine reads the condition of a deletion before it accepts it, and only then."""
+        return {"log_comment": self.mark, "mutations_execute_subqueries_on_initiator": 1}
 
     @property
     def _check(self) -> str:
-        return f"throwIf({self.refused}, 'other servers have expelled this one')"
+        return f"throwIf({self.refused}, '{self.reason}')"
 
-    def restrict_deletion(self, sql: str) -> str:
-        """Add the condition to a deletion, whose conditions are joined by AND; return other statements unchanged."""
+    def restrict(self, sql: str) -> str:
+        """Add the condition to a deletion, whose conditions are joined by AND, or to an insert of rows that it selects.
+
+        Returns other statements unchanged.
+        """
+        if copy := _COPY.fullmatch(sql):
+            return f"{copy[1]} SELECT * FROM ({copy[2]}) WHERE {self._check} = 0"
         return _DELETION.sub(lambda found: f"{found[0]}(SELECT {self._check}) = 0 AND ", sql, count=1)
 
     def find_target(self, table: str, columns: Mapping[str, str]) -> str:
@@ -52,6 +55,18 @@ class WriteFence(NamedTuple):
         names = ", ".join(columns)
         described = ", ".join(f"{name} {kind}" for name, kind in columns.items()).replace("'", "\\'")
         return f"{table} ({names}) SELECT {names} FROM input('{described}') WHERE {self._check} = 0"
+
+
+ROLL_UP = WriteFence(
+    "(SELECT count() FROM system.processes WHERE current_database = currentDatabase() "
+    "AND Settings['log_comment'] = 'jobmeter roll-up' AND initial_query_id != initialQueryID()) > 0",
+    "jobmeter roll-up",
+    "an earlier roll-up still runs",
+)
+"""Fence of a roll-up: the engine refuses it while it still runs one of a server that died, or lost its connection.
+
+The later end of the earlier one would replace newer values.
+"""
 
 
 def find_no_fence() -> WriteFence | None:

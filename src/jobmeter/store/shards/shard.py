@@ -29,7 +29,7 @@ class ShardEngine(Store, Protocol):
         ...
 
     def cancel_move(self) -> str:
-        """Let servers use the engine again if its data were moved. Return the other store's name; empty for none."""
+        """Let servers use the engine again after a move. Return the name of the other store; empty without a move."""
         ...
 
 
@@ -66,7 +66,7 @@ class Shard:
         return engine
 
     def call(self, work: Callable[[ShardEngine], _Found], *, journaled: bool = False) -> _Found:
-        """Return what a function of the engine returns. Raises UnavailableError that names the shard.
+        """Call a function with the engine and return its result. Raises UnavailableError that names the shard.
 
         A ``journaled`` call may succeed while the servers of the shard are away; others fail at once then.
         """
@@ -74,12 +74,12 @@ class Shard:
             return work(engine)
 
     def stream(self, work: Callable[[ShardEngine], Iterator[_Found]]) -> Iterator[_Found]:
-        """Yield what a function of the engine yields. Raises UnavailableError that names the shard."""
+        """Call a function with the engine and yield its results. Raises UnavailableError that names the shard."""
         with self._reached() as engine:
             yield from work(engine)
 
     def begin(self, work: Callable[[ShardEngine], _Found], *, journaled: bool = False) -> "Future[_Found]":
-        """Call a function of the engine on a thread."""
+        """Call a function with the engine on a thread."""
         return self._threads.submit(self.call, work, journaled=journaled)
 
     @contextmanager

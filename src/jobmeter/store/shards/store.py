@@ -1,12 +1,12 @@
 """A store whose rows are spread over shards. Each shard is a store with its own journal, roll-ups and replicas.
 
 A call about one job goes to the shard of the job alone. A call about several goes to their shards at the same time,
-and what the shards return is merged. Each row is on one shard, so the merged answer equals that of a single engine.
+and their results are merged. Each row is on one shard, so the merged answer equals that of a single engine.
 ``jobmeter.store.shards.placement`` decides where a row is.
 """
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from functools import reduce, update_wrapper
 from pathlib import Path
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
@@ -20,7 +20,7 @@ from jobmeter.model.move import MoveLine, MoveOrder
 from jobmeter.model.retention import Retention
 from jobmeter.model.series import NO_JOB, NamePart, Series
 from jobmeter.model.series_table import SeriesTable
-from jobmeter.model.time import TimeRange
+from jobmeter.model.time import TimeRange, intersect_ranges
 from jobmeter.store.base import (
     NEWEST,
     EngineUse,
@@ -142,10 +142,6 @@ class ShardedStore:
                 found.setdefault(shard, []).append(job)
         return found
 
-    def append(self, batch: SampleBatch, retention: Retention = _RETENTION) -> None:
-        """Store samples and their series. On return they are durable."""
-        self.append_all((batch,), retention)
-
     @_while_placed
     def append_all(self, batches: Sequence[SampleBatch], retention: Retention = _RETENTION) -> None:
         """Append each batch in order. On return all of them are durable."""
@@ -206,7 +202,7 @@ class ShardedStore:
             return SeriesPage(keys.select(slice(most)), (place[0], *min(nexts)))
         return SeriesPage(keys, max(following, default=None))
 
-    def read(self, keys: SeriesKeys, span: TimeRange, budget: ReadBudget) -> Iterator[SampleColumns]:
+    def read(self, keys: SeriesKeys, span: TimeRange, budget: ReadBudget) -> Generator[SampleColumns]:
         """Yield raw samples in blocks, sorted by (index, time)."""
         if not len(keys):
             return
@@ -223,7 +219,7 @@ class ShardedStore:
         with ExitStack() as stack:
             streams = ask_some(self.shards, parts, lambda engine, part: engine.read(part.keys, span, budget))
             for stream in streams.values():
-                stack.callback(_close, stream)
+                stack.enter_context(closing(stream))
 
             def fill(some: Mapping[int, Iterator[SampleColumns]]) -> Mapping[int, SampleColumns | None]:
                 found = ask_all(self.shards, some, lambda _, stream: next(stream, None))
@@ -263,9 +259,9 @@ class ShardedStore:
         if not parts:
             found = self._ask_everyone(lambda engine, _: engine.find_rolled_up_ranges((), span))
             return max(found, key=lambda ranges: max((one.end_ms for one in ranges), default=0))
-        return reduce(_intersect, self._ask(parts, lambda engine, some: engine.find_rolled_up_ranges(some, span)))
+        return reduce(intersect_ranges, self._ask(parts, lambda engine, some: engine.find_rolled_up_ranges(some, span)))
 
-    def get_revision(self, jobs: Sequence[int]) -> None:
+    def get_revision(self, jobs: Sequence[int] | None) -> None:
         """Return None: this engine does not count changes."""
 
     def roll_up(self, until_ms: int) -> int:
@@ -333,7 +329,7 @@ class ShardedStore:
         return {number: directory / f"shard-{number + 1}" for number in range(self.count)}
 
     def cancel_move(self) -> str:
-        """Let servers use the shards again whose data were moved. Return the other store's name; empty for none."""
+        """Let servers use the shards again after a move. Return the name of the other store; empty without a move."""
         return max(self._change_everyone(lambda engine, _: engine.cancel_move()))
 
     def close(self) -> None:
@@ -345,30 +341,9 @@ class ShardedStore:
             shard.close()
 
 
-def _close(stream: Iterator[SampleColumns]) -> None:
-    """End the work of an engine for a stream."""
-    if isinstance(stream, Generator):
-        stream.close()
-
-
 def _add_up(parts: Sequence[Mapping[str, int]]) -> dict[str, int]:
     found: dict[str, int] = {}
     for part in parts:
         for name, number in part.items():
             found[name] = found.get(name, 0) + number
-    return found
-
-
-def _intersect(some: Sequence[TimeRange], others: Sequence[TimeRange]) -> list[TimeRange]:
-    """Return the times in both lists of ranges, which are sorted."""
-    found: list[TimeRange] = []
-    here = there = 0
-    while here < len(some) and there < len(others):
-        both = some[here].intersect(others[there])
-        if both is not None:
-            found.append(both)
-        if some[here].end_ms < others[there].end_ms:
-            here += 1
-        else:
-            there += 1
     return found

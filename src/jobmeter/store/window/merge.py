@@ -3,7 +3,7 @@
 import numpy as np
 
 from jobmeter.kernel.window import PAGE
-from jobmeter.model.batch import Bools, Float64s, Int64s
+from jobmeter.model.batch import Float64s, Int64s, mark_first_rows, mark_last_rows
 from jobmeter.store.window.pages import FURTHEST, NO_PAGE, Pages, SeriesRows
 
 
@@ -14,7 +14,7 @@ def merge(pages: Pages, rows: SeriesRows, own: Int64s, index: Int64s, time: Int6
     that they belong to are written, and the page behind them for the overflow. Returns the rows for which there are too
     few pages; these are unchanged.
     """
-    head = _heads(index)
+    head = mark_first_rows(index)
     earliest, latest = time[head], time[np.roll(head, -1)]
     begin = pages.find_page(rows.first_page[own], rows.last_page[own], earliest)
     position, written = pages.follow_chains(begin, latest)
@@ -36,7 +36,7 @@ def merge(pages: Pages, rows: SeriesRows, own: Int64s, index: Int64s, time: Int6
         behind[position] = pages.following[written]  # of several pages of a chain the last one wins
         pages.give_back(written[written != begin[position]])
         whose = index[starts]
-        head = _heads(whose)
+        head = mark_first_rows(whose)
         tail = np.roll(head, -1)
         into = np.where(head, begin[whose], NO_PAGE)
         fresh = into == NO_PAGE
@@ -61,21 +61,16 @@ def sort_samples(index: Int64s, time: Int64s, value: Float64s) -> tuple[Int64s, 
     fits = (int(index.max()) + 1) * span < 2**63
     order = np.argsort(index * span + (time - low), kind="stable") if fits else np.lexsort((time, index))
     index, time, value = index[order], time[order], value[order]
-    last = np.append((index[1:] != index[:-1]) | (time[1:] != time[:-1]), True)
+    last = mark_last_rows(index, time)
     return index[last], time[last], value[last]
 
 
 def find_page_starts(index: Int64s, time: Int64s) -> Int64s:
     """Return the page starts among samples sorted by (index, time), int64[k]; a page has one index."""
-    starts = _heads(index)
+    starts = mark_first_rows(index)
     # The samples of a page must not be too far apart in time.
     stretch = (time - time[starts][np.cumsum(starts) - 1]) // (FURTHEST + 1)
     starts[1:] |= stretch[1:] != stretch[:-1]
     begin = np.flatnonzero(starts)
     rank = np.arange(len(time)) - np.repeat(begin, np.diff(np.append(begin, len(time))))
     return np.flatnonzero(rank % PAGE == 0)
-
-
-def _heads(index: Int64s) -> Bools:
-    """Mark the first sample of each index, bool[k]."""
-    return np.append(True, index[1:] != index[:-1])[: len(index)]

@@ -22,31 +22,36 @@ KEYS = compute_key("/keys")
 
 
 class Revisions:
-    """Revision numbers: one for each slot of 64-bit keys, and one for all keys. One process raises them, many may read.
+    """Revision numbers: one for each slot of 64-bit keys, one for all keys, and the newest number of all.
+
+    One process raises them, many may read.
 
     Keys are digests of jobs or of other objects. Two keys may have one slot: then both are raised. Read a revision
     before the data that is cached under it.
     """
 
     def __init__(self, allocate: Allocate = allocate_zeros) -> None:
-        self._numbers = allocate(SLOTS + 1, np.int64).data
-        self._last = 0
+        self._numbers = allocate(SLOTS + 2, np.int64).data
         self._raising = threading.Lock()
 
-    def get_revision(self, keys: Iterable[int]) -> Hashable:
-        """Return a value that changes when any of these keys is raised."""
+    def get_revision(self, keys: Iterable[int] | None) -> Hashable:
+        """Return a value that changes when any of these keys is raised; None for every key."""
         numbers = self._numbers
+        if keys is None:
+            return numbers[SLOTS + 1]
         return (numbers[SLOTS], *(numbers[key % SLOTS] for key in keys))
 
     def raise_all(self) -> None:
         """Change the revision of every key."""
         with self._raising:
-            self._last += 1
-            self._numbers[SLOTS] = self._last
+            self._numbers[SLOTS] = self._count()
 
     def raise_some(self, keys: Collection[int]) -> None:
         """Change the revisions of these keys."""
         with self._raising:
             for key in keys:
-                self._last += 1
-                self._numbers[key % SLOTS] = self._last
+                self._numbers[key % SLOTS] = self._count()
+
+    def _count(self) -> int:
+        self._numbers[SLOTS + 1] += 1
+        return int(self._numbers[SLOTS + 1])

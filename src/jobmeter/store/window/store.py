@@ -2,14 +2,14 @@
 
 import itertools
 import threading
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Generator, Hashable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 from msgspec.structs import replace
 
 from jobmeter.errors import LimitExceededError, UnavailableError
-from jobmeter.model.batch import SampleBatch, SampleColumns, SeriesKeys, Uint64s
+from jobmeter.model.batch import SampleBatch, SampleColumns, SeriesKeys, Uint64s, mark_first_rows
 from jobmeter.model.move import MoveLine, MoveOrder
 from jobmeter.model.retention import Retention
 from jobmeter.model.series import Series
@@ -159,10 +159,6 @@ class WindowedStore:
             self.window.close()
         self._engine.close()
 
-    def append(self, batch: SampleBatch, retention: Retention = _DEFAULT) -> None:
-        """Store samples and their series. On return they are durable."""
-        self.append_all((batch,), retention)
-
     def append_all(self, batches: Sequence[SampleBatch], retention: Retention = _DEFAULT) -> None:
         """Append each batch in order. On return all of them are durable."""
         if self.engine_use is None:
@@ -280,7 +276,7 @@ class WindowedStore:
 
     def find(self, selector: SeriesSelector) -> list[Series]:
         """Return the series that match. The list is shared: callers must not change it."""
-        revision = None if selector.jobs is None else self.get_revision(selector.jobs)
+        revision = self.get_revision(selector.jobs)
         if revision is None:
             return self._engine.find(_widen_selector(selector))
         # A list for each node: questions about several nodes seldom name the same ones again.
@@ -301,7 +297,7 @@ class WindowedStore:
             raise LimitExceededError(f"more than {selector.limit} series match: narrow the query", "metrics")
         return series
 
-    def read(self, keys: SeriesKeys, span: TimeRange, budget: ReadBudget) -> Iterator[SampleColumns]:
+    def read(self, keys: SeriesKeys, span: TimeRange, budget: ReadBudget) -> Generator[SampleColumns]:
         """Yield raw samples in blocks. The budget's time starts with the first block.
 
         Blocks are copied from the window one by one, on demand. If the window has dropped samples in between, the rest
@@ -357,8 +353,10 @@ class WindowedStore:
             self.cache.put(name, revision, cached, 100 * (len(jobs) + len(cached)))
         return cached
 
-    def get_revision(self, jobs: Sequence[int]) -> Hashable | None:
+    def get_revision(self, jobs: Sequence[int] | None) -> Hashable | None:
         """Return a value that changes when data of these jobs may have changed; None while other servers may change it.
+
+        ``jobs`` is None for every job.
 
         It changes after every roll-up, after samples of hours that may be rolled up, and after new series of a job.
         None also where answers may lack rows: they must not be cached.
@@ -464,7 +462,7 @@ def _find_late_jobs(batches: Sequence[SampleBatch], before_ms: int) -> set[int]:
         if len(batch) and batch.span[0] < before_ms:
             job = batch.keys.job[batch.index[batch.time < before_ms]]
             # Rows come in runs of one job.
-            jobs.update(job[np.append(True, job[1:] != job[:-1])].tolist())
+            jobs.update(job[mark_first_rows(job)].tolist())
     return jobs
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jobmeter.kernel.window import PAGE
-from jobmeter.model.batch import Float64s, Int64s, SampleBatch, SampleColumns, SeriesKeys
+from jobmeter.model.batch import Float64s, Int64s, SampleBatch, SampleColumns, SeriesKeys, mark_first_rows
 from jobmeter.model.series_table import SeriesTable
 from jobmeter.model.time import DAY, MINUTE, SECOND
 from jobmeter.store.window.arena import FOREVER, Arena, HeaderField
@@ -207,7 +207,7 @@ class Window(WindowReads):
 
     def _write(self, rows: Int64s, time: Int64s, value: Float64s) -> None:
         """Write samples, row after row, ascending in time, each time once."""
-        begins = np.append(True, rows[1:] != rows[:-1])[: len(rows)]
+        begins = mark_first_rows(rows)
         own, index = rows[begins], np.cumsum(begins) - 1
         for first in range(0, len(own), _MERGED):
             part = slice(*np.searchsorted(index, (first, first + _MERGED)).tolist())

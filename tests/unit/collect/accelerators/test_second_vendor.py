@@ -341,7 +341,7 @@ def test_a_driver_that_hangs_holds_up_its_vendor_alone(node, hang, no_wait):
     assert not acme.finish(clock.monotonic()).success
     rows = {row.name: (row.status, row.text) for row in run_checks(list_device_checks(node.machine), 3.0)}
     assert rows["nvidia"] == (SourceStatus.OK, "2 GPUs (NVIDIA H200)")
-    assert rows["acme"] == (SourceStatus.PROBLEM, "the check did not come back within 3 s")
+    assert rows["acme"] == (SourceStatus.PROBLEM, "the check did not end within 3 s")
 
 
 def test_a_check_that_hangs_holds_up_its_vendor_alone(node, hang, no_wait):
@@ -352,7 +352,7 @@ def test_a_check_that_hangs_holds_up_its_vendor_alone(node, hang, no_wait):
     assert [(check.status, check.text[:24]) for check in found] == [
         (CheckStatus.OK, "gpu0 (NVIDIA H200): answ"),
         (CheckStatus.OK, "gpu1 (NVIDIA H200): answ"),
-        (CheckStatus.WARNING, "the check did not come b"),
+        (CheckStatus.WARNING, "the check did not end wi"),
     ]
     assert "still hangs" in checks.make(["gpus"])[-1].text
 

@@ -22,8 +22,8 @@ from jobmeter.collect.energy.polled import (
     PowerPoller,
     RedfishPower,
     RedfishSettings,
-    SensorPower,
     parse_power,
+    read_sensor_power,
 )
 from jobmeter.collect.energy.sources import EnergyCollector, EnergyReading, EnergyTotal
 from jobmeter.errors import InvalidRequestError, UnavailableError
@@ -166,7 +166,7 @@ def test_the_local_controller_gives_the_power(tmp_path):
 
 
 def test_a_power_meter_of_the_kernel(tmp_path):
-    assert SensorPower(f"{tmp_path}/sys").read() is None
+    assert read_sensor_power(sys_root=f"{tmp_path}/sys") is None
     plant(
         tmp_path,
         {
@@ -176,8 +176,8 @@ def test_a_power_meter_of_the_kernel(tmp_path):
             "sys/class/hwmon/hwmon3/power1_average": "310000000\n",
         },
     )
-    assert SensorPower(f"{tmp_path}/sys").read() == 310
-    assert SensorPower(f"{tmp_path}/sys", "cpu").read() is None
+    assert read_sensor_power(sys_root=f"{tmp_path}/sys") == 310
+    assert read_sensor_power("cpu", f"{tmp_path}/sys") is None
 
 
 @pytest.mark.parametrize("folder", ["", "device/"])
@@ -194,12 +194,12 @@ def test_meters_of_sockets_are_no_meters_of_the_machine(tmp_path, folder, module
                 f"{chip}power1_oem_info": f"{part} Power Socket {at}\n",
             },
         )
-    assert SensorPower(f"{tmp_path}/sys").read() == node
-    assert SensorPower(f"{tmp_path}/sys", "cpu").read() == 300
+    assert read_sensor_power(sys_root=f"{tmp_path}/sys") == node
+    assert read_sensor_power("cpu", f"{tmp_path}/sys") == 300
     plant(
         tmp_path, {"sys/class/hwmon/hwmon9/name": "power_meter\n", "sys/class/hwmon/hwmon9/power1_input": "5000000\n"}
     )
-    assert SensorPower(f"{tmp_path}/sys").read() == 5
+    assert read_sensor_power(sys_root=f"{tmp_path}/sys") == 5
 
 
 def test_a_meter_of_processors_gives_their_energy_and_no_power_of_the_node():

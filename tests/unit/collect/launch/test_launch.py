@@ -6,7 +6,6 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from jobmeter.cli.run_summary import draw_sparkline
 from jobmeter.collect.base import NodeIdentity, Owner
 from jobmeter.collect.launch.figures import Figure, RunFigures, StepFigures, collect_traffic
 from jobmeter.collect.launch.plan import LaunchPlan, make_environments, make_job_id, name_job
@@ -218,18 +217,6 @@ def test_the_points_stay_few_however_long_the_job_runs():
     assert figure.points == sorted(figure.points)
     assert figure.peak == 19_999
     assert figure.mean == pytest.approx(9999.5)
-
-
-@pytest.mark.parametrize(
-    ("points", "drawn"),
-    [([], ""), ([0.0], "▁"), ([0.0, 0.0], "▁▁"), ([0.0, 1.0], "▁█"), ([5.0], "█"), ([1.0, 2.0, 4.0], "▃▅█")],
-)
-def test_sparklines(points, drawn):
-    assert draw_sparkline(points) == drawn
-
-
-def test_a_sparkline_fits():
-    assert len(draw_sparkline([float(i) for i in range(1000)], 24)) == 24
 
 
 def test_the_peak_of_a_rate_is_that_of_a_step_of_the_servers_summary():

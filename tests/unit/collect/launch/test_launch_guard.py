@@ -58,7 +58,7 @@ def test_no_call_waits_between_the_regular_ticks_and_the_last_tick():
         ),
         _finish_output=note("output ends"),
         _list_gone_ranks=None,
-        _relay=SimpleNamespace(close=note("relay closes")),
+        _relay=SimpleNamespace(stop=note("relay closes")),
     )
     assert JobRun.measure(started, loop, 1_000) == 7
     ends = ["output ends", "poller stops", "reports close", "regular ticks end", "last tick", "relay closes"]

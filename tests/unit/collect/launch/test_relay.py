@@ -136,7 +136,7 @@ def made(folder=None):
     try:
         yield place
     finally:
-        place.relay.close()
+        place.relay.stop()
         place.outbox.close()
 
 

@@ -142,7 +142,7 @@ def test_a_file_that_was_moved_out_of_sight_is_counted(node, tmp_path, logs):
     (logs / "app.log").rename(tmp_path / "elsewhere")
     (line,) = node.rounds(40)
     assert (line.stream, line.severity, line.level) == (f"file:{logs / 'app.log'}", 4, "warning")
-    assert line.text.startswith("[jobmeter: a file of this name was removed before the agent could read it")
+    assert line.text.startswith("[jobmeter: a file of this name was removed before it could be read")
     assert node.reader.counters == {"agent.log.dropped": 0, "agent.log.files.lost": 1}
     assert node.rounds(40) == []
 

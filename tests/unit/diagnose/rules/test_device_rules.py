@@ -196,7 +196,7 @@ def test_memory_of_strangers_is_reported_while_the_job_has_the_device():
     assert one.subject.name == f"{mine.node}/{mine.device}"
     assert one.start == START
     assert one.sentence.startswith(f"{mine.replica} ({mine.node}, {mine.device}) has ")
-    assert one.sentence.endswith("but the processes there belong to no job")
+    assert one.sentence.endswith("but its processes belong to no job")
 
 
 @settings(max_examples=2, deadline=None)
@@ -227,7 +227,7 @@ def test_memory_that_a_job_left_on_a_node_is_found_by_a_task(interval, strangers
             for job_id, part in (("j", ~left), ("", left)):
                 series = Series(metric, "lab", node="n1", device=device, job=job_id, replica="w-0" if job_id else "")
                 index = np.zeros(int(part.sum()), np.uint32)
-                store.append(SampleBatch([series], index, time[part], value[part]))
+                store.append_all((SampleBatch([series], index, time[part], value[part]),))
     registry = FakeRegistry()
     registry.stored_nodes.append(Node(name="n1", project="lab"))
     executor = Executor(store, registry, SetClock(NOW), Limits())

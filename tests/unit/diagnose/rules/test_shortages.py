@@ -143,7 +143,7 @@ def measured_on_a_node(rates, state, interval=20, length=60):
     index = np.repeat(np.arange(len(series), dtype=np.uint32), len(time))
     passed = (time - time[0]) / SECOND
     values = np.concatenate([rate * passed for rate in rates.values()])
-    job.store.append(SampleBatch(series, index, np.tile(time, len(series)), values))
+    job.store.append_all((SampleBatch(series, index, np.tile(time, len(series)), values),))
     return job
 
 

@@ -353,7 +353,7 @@ class House:
         self.registry.add_job(Job(id="j1", state=JobState.RUNNING, start=start_ms), [Replica(name="worker-0")], ())
         times = start_ms + MINUTE * np.arange(len(values), dtype=np.int64)
         series = Series("cpu.utilization", job="j1", replica="worker-0")
-        self.store.append(SampleBatch([series], np.zeros(len(values), np.uint32), times, values))
+        self.store.append_all((SampleBatch([series], np.zeros(len(values), np.uint32), times, values),))
         self.executor = Executor(self.store, self.registry, SetClock(NOW_MS), Limits())
 
     def metrics(self) -> dict[str, list[float]]:
@@ -391,12 +391,14 @@ def test_a_job_without_replicas_has_the_task_that_its_status_names(allocations, 
 
 def test_samples_of_replicas_without_a_record_are_joined():
     house = House(NOW_MS // MINUTE * MINUTE - MINUTE, np.array([0.2]))
-    house.store.append(
-        SampleBatch(
-            [Series("cpu.utilization", job="j1", replica="worker-1")],
-            np.zeros(1, np.uint32),
-            np.array([NOW_MS // MINUTE * MINUTE - MINUTE], np.int64),
-            np.array([0.4]),
+    house.store.append_all(
+        (
+            SampleBatch(
+                [Series("cpu.utilization", job="j1", replica="worker-1")],
+                np.zeros(1, np.uint32),
+                np.array([NOW_MS // MINUTE * MINUTE - MINUTE], np.int64),
+                np.array([0.4]),
+            ),
         )
     )
     house.registry.add_job(Job(id="j1", state=JobState.RUNNING, start=NOW_MS - MINUTE), (), ())

@@ -27,7 +27,6 @@ from jobmeter.promql.parse import parse
 from jobmeter.promql.values import Vector
 from jobmeter.query import rollups
 from jobmeter.query.execute import Executor
-from jobmeter.query.reduce import take
 from jobmeter.query.rollups import RollupsQuestion
 from jobmeter.query.series import SamplesQuestion
 from jobmeter.settings import Limits
@@ -54,7 +53,7 @@ class FadedStore(MemoryStore):
         found = super().read_buckets(keys, span, tier, budget)
         if tier == HOUR:
             return found
-        return take(found, found.time >= self.minutes_since)
+        return found.select(found.time >= self.minutes_since)
 
 
 def filled(rng: random.Random, length_ms: int, *, special: bool = False) -> FadedStore:
@@ -76,7 +75,7 @@ def filled(rng: random.Random, length_ms: int, *, special: bool = False) -> Fade
                 at += rng.choice((0, 0, 0, rng.randrange(1_000)))
             series = Series(metric, "lab", job="j", replica=f"w-{number}", node="n")
             rows = np.zeros(len(times), np.uint32)
-            store.append(SampleBatch([series], rows, np.array(times, np.int64), np.array(values)))
+            store.append_all((SampleBatch([series], rows, np.array(times, np.int64), np.array(values)),))
             if special:
                 put_special(rng, store, series, times)
     store.roll_up(NOW - rng.randrange(5 * HOUR))
@@ -89,7 +88,7 @@ def put_special(rng: random.Random, store: FadedStore, series: Series, times: li
     chosen = rng.sample(times, rng.randrange(min(5, len(times))))
     at = np.array([one + rng.choice((0, 1)) for one in chosen], np.int64)
     codes = np.array([rng.choice(kinds) for _ in chosen], float)
-    store.append(SampleBatch([make_special(series)], np.zeros(len(at), np.uint32), at, codes))
+    store.append_all((SampleBatch([make_special(series)], np.zeros(len(at), np.uint32), at, codes),))
 
 
 def asked(store: MemoryStore, query: str, times: Sequence[int], limits: Limits | None = None):
@@ -201,7 +200,7 @@ def test_a_long_range_of_many_series_reads_few_rows():
     store, times = FadedStore(), np.arange(NOW - 2 * DAY, NOW, 15 * SECOND)
     made = [Series(GAUGE, "lab", job="j", replica=f"w-{number}", node="n") for number in range(64)]
     for series in made:
-        store.append(SampleBatch([series], np.zeros(len(times), np.uint32), times, np.sin(times / 1e6)))
+        store.append_all((SampleBatch([series], np.zeros(len(times), np.uint32), times, np.sin(times / 1e6)),))
     store.roll_up(NOW)
     read = []
 
@@ -225,7 +224,7 @@ def test_a_brief_query_is_answered_from_memory_and_a_longer_one_by_a_worker():
     times = np.arange(NOW - HOUR, NOW, 15 * SECOND)
     for number in range(8):
         series = Series(GAUGE, "lab", job="j", replica=f"w-{number}", node="n")
-        store.append(SampleBatch([series], np.zeros(len(times), np.uint32), times, np.sin(times / 1e6) * number))
+        store.append_all((SampleBatch([series], np.zeros(len(times), np.uint32), times, np.sin(times / 1e6) * number),))
 
     def answered(query: str, step: int):
         grid = np.arange(NOW - 50 * MINUTE, NOW, step, dtype=np.int64)
@@ -252,7 +251,7 @@ def test_a_brief_query_is_answered_from_memory_and_a_longer_one_by_a_worker():
     assert answered(f'{NAMES[GAUGE]}{{job_id="other"}}', 5 * MINUTE) == (True, 0)
     dense = Series(GAUGE, "lab", job="j", replica="dense", node="n")
     times = np.arange(NOW - HOUR, NOW, SECOND)
-    store.append(SampleBatch([dense], np.zeros(len(times), np.uint32), times, np.sin(times / 1e6)))
+    store.append_all((SampleBatch([dense], np.zeros(len(times), np.uint32), times, np.sin(times / 1e6)),))
     gauge = f'{NAMES[GAUGE]}{{job_id="j",replica="dense"}}'
     assert answered(f"max_over_time({gauge}[5m])", 5 * MINUTE) == (True, 1)
     assert answered(f"max_over_time({gauge}[5m])", 5 * SECOND) == (False, 1), "each sample is in many windows"
@@ -265,7 +264,7 @@ def test_a_question_has_a_limit_over_all_its_parts():
     store, times = FadedStore(), np.arange(NOW - 2 * DAY, NOW, 15 * SECOND)
     for number in range(8):
         series = Series(GAUGE, "lab", job="j", replica=f"w-{number}", node="n")
-        store.append(SampleBatch([series], np.zeros(len(times), np.uint32), times, np.sin(times / 1e6)))
+        store.append_all((SampleBatch([series], np.zeros(len(times), np.uint32), times, np.sin(times / 1e6)),))
     store.roll_up(NOW)
     # Of eight series some 60 minutes around each of two cuts, and 23 hours: no part has more than 480 rows.
     query, end = f"max_over_time({NAMES[GAUGE]}[1d])", NOW // HOUR * HOUR - HOUR // 2

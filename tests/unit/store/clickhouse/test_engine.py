@@ -46,7 +46,7 @@ def test_the_last_write_wins_before_and_after_merges(empty_store):
         for round_ in range(12):
             at = generator.choice(200, int(generator.integers(1, 150)), replace=False)
             part = {((one, two)[x % 2], slot.start + int(x) * 1000): float(round_) for x in at}
-            empty_store.append(batch_of(part), FOREVER)
+            empty_store.append_all((batch_of(part),), FOREVER)
             empty_store.commit_log.flush()
             written.update(part)
         assert ask(empty_store, "SELECT count() FROM system.parts WHERE active AND rows > 0 AND table = 'samples'") == [
@@ -57,7 +57,7 @@ def test_the_last_write_wins_before_and_after_merges(empty_store):
         do(empty_store, "SYSTEM START MERGES samples")
     newer = dict.fromkeys(list(written)[::3], 99.0)
     do(empty_store, "OPTIMIZE TABLE samples FINAL")
-    empty_store.append(batch_of(newer), FOREVER)
+    empty_store.append_all((batch_of(newer),), FOREVER)
     written.update(newer)
     assert read_all(empty_store, [one, two], slot.span) == written
     empty_store.commit_log.flush()
@@ -71,7 +71,9 @@ def test_a_large_batch_keeps_its_order_across_blocks(chdb_store):
     one = slot.gauge()
     rows = 2_300_000
     times = slot.start + (np.arange(rows, dtype=np.int64) % 1000) * 1000
-    chdb_store.append(SampleBatch([one], np.zeros(rows, np.uint32), times, np.arange(rows, dtype=np.float64)), FOREVER)
+    chdb_store.append_all(
+        (SampleBatch([one], np.zeros(rows, np.uint32), times, np.arange(rows, dtype=np.float64)),), FOREVER
+    )
     chdb_store.commit_log.flush()
     read = read_all(chdb_store, [one], slot.span)
     assert list(read.values()) == [float(rows - 1000 + at) for at in range(1000)]
@@ -81,7 +83,7 @@ def test_a_read_in_another_order_than_the_engine_s_stays_bounded(chdb_store, mon
     slot = Slot()
     series = [slot.gauge(f"worker-{number}") for number in range(30)]
     rows = {(one, slot.start + at * 1000): float(at) for one in series for at in range(100)}
-    chdb_store.append(batch_of(rows), FOREVER)
+    chdb_store.append_all((batch_of(rows),), FOREVER)
     monkeypatch.setattr(readers, "_BUFFER", 450)
     blocks = list(chdb_store.read(SeriesKeys.from_series(series), slot.span, ReadBudget()))
     assert max(map(len, blocks)) <= 450
@@ -102,7 +104,7 @@ def test_samples_are_the_same_wherever_they_lie(chdb_store, data):
     )
     for _ in range(data.draw(st.integers(1, 6))):
         part = data.draw(samples)
-        chdb_store.append(batch_of(part), FOREVER)
+        chdb_store.append_all((batch_of(part),), FOREVER)
         written.update(part)
         for step in data.draw(st.lists(st.sampled_from(["flush", "roll up"]), max_size=2)):
             if step == "flush":
@@ -134,7 +136,7 @@ def test_hours_that_are_marked_themselves_are_refused_without_a_search_for_those
     one = slot.gauge("worker-0")
     hours = range(6)
     chdb_store.roll_up(slot.start + 6 * HOUR)
-    chdb_store.append(batch_of({(one, slot.start + hour * HOUR): 1.0 for hour in hours}), FOREVER)
+    chdb_store.append_all((batch_of({(one, slot.start + hour * HOUR): 1.0 for hour in hours}),), FOREVER)
     monkeypatch.setattr(rollup_sql, "FOLLOWING", "a search would fail")
     assert chdb_store.find_rolled_up_ranges([slot.key], TimeRange(slot.start + 4 * HOUR, slot.start + 6 * HOUR)) == []
     # Later marks do not reach back.
@@ -145,9 +147,9 @@ def test_hours_that_are_marked_themselves_are_refused_without_a_search_for_those
 def test_while_the_engine_fails_no_hour_is_trusted_that_may_follow_a_late_one(chdb_store, monkeypatch):
     slot = Slot()
     one = slot.counter()
-    chdb_store.append(batch_of({(one, slot.start + hour * HOUR): 1.0 for hour in (0, 1, 5)}), FOREVER)
+    chdb_store.append_all((batch_of({(one, slot.start + hour * HOUR): 1.0 for hour in (0, 1, 5)}),), FOREVER)
     chdb_store.roll_up(slot.start + 6 * HOUR)
-    chdb_store.append(batch_of({(one, slot.start + HOUR + 1): 2.0}), FOREVER)
+    chdb_store.append_all((batch_of({(one, slot.start + HOUR + 1): 2.0}),), FOREVER)
 
     def refuse(group):
         raise UnavailableError("the disk is full")
@@ -169,7 +171,7 @@ def test_sizes_are_counted_without_a_flush(chdb_store, monkeypatch):
     chdb_store.commit_log.flush()
     before, slot = chdb_store.read_statistics(), Slot()
     rows = {(slot.gauge(f"worker-{number}"), slot.start + at): 1.0 for number in range(3) for at in range(10)}
-    chdb_store.append(batch_of(rows), FOREVER)
+    chdb_store.append_all((batch_of(rows),), FOREVER)
     for journal in (30, 0):
         found = chdb_store.read_statistics()
         assert found.journal["rows"] == journal
@@ -183,7 +185,7 @@ def test_sizes_are_counted_without_a_flush(chdb_store, monkeypatch):
 
 def test_parts_are_counted_by_table(chdb_store):
     slot = Slot()
-    chdb_store.append(batch_of({(slot.counter(), slot.start): 1.0}), FOREVER)
+    chdb_store.append_all((batch_of({(slot.counter(), slot.start): 1.0}),), FOREVER)
     chdb_store.commit_log.flush()
     found = chdb_store.read_statistics()
     assert found.parts["samples"] > 0
@@ -200,10 +202,10 @@ def test_roll_ups_made_in_shares_are_the_same(chdb_store, monkeypatch):
     rows = {
         (one, slot.start + at * 60_000 + 7): int(generator.integers(0, 400)) / 4 for one in series for at in range(100)
     }
-    chdb_store.append(batch_of(rows), FOREVER)
+    chdb_store.append_all((batch_of(rows),), FOREVER)
     chdb_store.roll_up(slot.start + 2 * HOUR)
     late = {(one, slot.start + 8): 1.0 for one in series[::2]}
-    chdb_store.append(batch_of(late), FOREVER)
+    chdb_store.append_all((batch_of(late),), FOREVER)
     chdb_store.roll_up(slot.start + 2 * HOUR)
     for tier in Tier:
         expected = brute_buckets({**rows, **late}, series, slot.span, tier)
@@ -218,7 +220,7 @@ def test_raw_samples_expire_and_their_roll_ups_stay(empty_store):
     short = Retention(raw_days=1, minute_days=400, hour_days=800)
     do(empty_store, "SYSTEM STOP TTL MERGES samples")
     rows = {(one, start + minute * MINUTE): minute * 1.0 for minute in range(120)}
-    empty_store.append(batch_of(rows), short)
+    empty_store.append_all((batch_of(rows),), short)
     empty_store.roll_up(start + 2 * HOUR)
     before = {tier: stored_buckets(empty_store, [one], span, tier) for tier in Tier}
     assert before == {tier: brute_buckets(rows, [one], span, tier) for tier in Tier}
@@ -227,7 +229,7 @@ def test_raw_samples_expire_and_their_roll_ups_stay(empty_store):
     assert read_all(empty_store, [one], span) == {}
     # A sample that comes when its neighbours are gone does not spoil what was known.
     do(empty_store, "SYSTEM STOP TTL MERGES samples")
-    empty_store.append(batch_of({(one, start + 5): 7.0}), short)
+    empty_store.append_all((batch_of({(one, start + 5): 7.0}),), short)
     assert empty_store.roll_up(start + 2 * HOUR) == 1
     do(empty_store, "SYSTEM START TTL MERGES samples")
     assert {tier: stored_buckets(empty_store, [one], span, tier) for tier in Tier} == before
@@ -271,7 +273,7 @@ def test_a_page_of_lines_is_read_from_few_of_them(empty_store):
 def test_a_question_past_its_time_is_stopped(chdb_store):
     slot = Slot()
     one = slot.gauge()
-    chdb_store.append(batch_of({(one, slot.start): 1.0}), FOREVER)
+    chdb_store.append_all((batch_of({(one, slot.start): 1.0}),), FOREVER)
     with pytest.raises(QueryTimeoutError):
         list(chdb_store.read(SeriesKeys.from_series([one]), slot.span, ReadBudget(seconds=0)))
     sql = "SELECT sleepEachRow(0.05) FROM numbers(1000) SETTINGS max_block_size = 1"
@@ -293,7 +295,7 @@ def test_a_slow_question_does_not_hold_up_the_others(chdb_store):
     slow = threading.Thread(target=read_slowly)
     slow.start()
     assert began.wait(60)
-    chdb_store.append(batch_of({(one, slot.start): 1.0}), FOREVER)
+    chdb_store.append_all((batch_of({(one, slot.start): 1.0}),), FOREVER)
     assert len(read_all(chdb_store, [one], slot.span)) == 1
     assert chdb_store.find(SeriesSelector(jobs=(slot.key,))) == [one]
     assert slow.is_alive()

@@ -115,7 +115,7 @@ class Traffic:
         one = self.generator.choice(series_of(slot))
         times = [slot.start + HOUR // 4 * self.generator.randrange(32) for _ in range(self.generator.randint(1, 40))]
         some: Samples = {(one, time): self.generator.choice([0.5, 1.25, 7.0, 1e300, float("inf")]) for time in times}
-        self.store.append(batch_of(some), FOREVER)
+        self.store.append_all((batch_of(some),), FOREVER)
         self.stored[slot.job] |= some
 
     def lines(self, slot: Slot) -> None:
@@ -182,7 +182,7 @@ def stopped_move(traffic: Traffic, to: str, steps: int | None) -> MoveReport | N
 
 
 def test_a_comparison_counts_differing_rows_and_writes_nothing(source: ClickHouseStore, dsn: str, slot: Slot):
-    source.append(batch_of({(slot.gauge(), slot.start + at * HOUR): 1.0 for at in range(5)}), FOREVER)
+    source.append_all((batch_of({(slot.gauge(), slot.start + at * HOUR): 1.0 for at in range(5)}),), FOREVER)
     tables, again = ({one.table: one for one in moved(source, dsn, compare=True).tables} for _ in range(2))
     assert tables == again
     assert (tables["samples"].rows, tables["samples"].slices, tables["samples"].differing_rows) == (5, 5, 5)
@@ -196,14 +196,16 @@ def test_a_comparison_counts_differing_rows_and_writes_nothing(source: ClickHous
 
 def test_rows_that_have_expired_are_neither_copied_nor_compared(source: ClickHouseStore, dsn: str, slot: Slot):
     now_ms, short = CLOCK.now_ms(), Retention(raw_days=2, minute_days=2, hour_days=2)
-    source.append(batch_of({(slot.gauge(), now_ms - 2 * DAY): 1.0, (slot.gauge(), now_ms - 4 * DAY): 2.0}), short)
+    source.append_all(
+        (batch_of({(slot.gauge(), now_ms - 2 * DAY): 1.0, (slot.gauge(), now_ms - 4 * DAY): 2.0}),), short
+    )
     assert {one.table: one.rows for one in moved(source, dsn).tables}["samples"] == 1
 
 
 def test_data_of_others_are_not_touched(source: ClickHouseStore, server: Node, dsn: str, slot: Slot):
-    source.append(batch_of({(slot.gauge(), slot.start): 1.0}), FOREVER)
+    source.append_all((batch_of({(slot.gauge(), slot.start): 1.0}),), FOREVER)
     with opened(dsn) as other:
-        other.append(batch_of({(slot.gauge(), slot.start): 2.0}), FOREVER)
+        other.append_all((batch_of({(slot.gauge(), slot.start): 2.0}),), FOREVER)
         with pytest.raises(ConflictError, match="has data already"):
             moved(source, dsn)
     unfinished = address(server)
@@ -212,13 +214,13 @@ def test_data_of_others_are_not_touched(source: ClickHouseStore, server: Node, d
         moved(other, unfinished)
     with pytest.raises(InvalidRequestError, match="no option"):
         moved(source, f"{dsn}?a=b")
-    source.append(batch_of({(slot.gauge(), slot.start): 3.0}), FOREVER)
+    source.append_all((batch_of({(slot.gauge(), slot.start): 3.0}),), FOREVER)
 
 
 def test_a_store_that_was_moved_is_not_used_again_unless_the_move_is_cancelled(server: Node, dsn: str, slot: Slot):
     own = address(server)
     with opened(own) as store:
-        store.append(batch_of({(slot.gauge(), slot.start): 1.0}), FOREVER)
+        store.append_all((batch_of({(slot.gauge(), slot.start): 1.0}),), FOREVER)
         moved(store, dsn)
         with pytest.raises(ConflictError, match="were moved to"):
             moved(store, address(server))
@@ -228,7 +230,7 @@ def test_a_store_that_was_moved_is_not_used_again_unless_the_move_is_cancelled(s
     assert cancel_move(own, CLOCK) == dsn
     assert cancel_move(own, CLOCK) == ""
     with opened(own) as store:
-        store.append(batch_of({(slot.gauge(), slot.start): 2.0}), FOREVER)
+        store.append_all((batch_of({(slot.gauge(), slot.start): 2.0}),), FOREVER)
         with pytest.raises(ConflictError, match="of another move"):
             moved(store, dsn)
         moved(store, address(server))
@@ -254,7 +256,7 @@ def test_one_move_runs_at_a_time(source: ClickHouseStore, dsn: str):
 def test_after_a_failure_of_the_target_the_same_order_goes_on(
     source: ClickHouseStore, dsn: str, slot: Slot, monkeypatch: pytest.MonkeyPatch, method: str
 ):
-    source.append(batch_of({(slot.gauge(), slot.start + at * HOUR): 1.0 for at in range(5)}), FOREVER)
+    source.append_all((batch_of({(slot.gauge(), slot.start + at * HOUR): 1.0 for at in range(5)}),), FOREVER)
     next(source.move(MoveOrder(to=dsn)))
     work: Callable[..., object] = getattr(moved_tables.EngineTables, method)
     failing = {"on": True}
@@ -272,7 +274,7 @@ def test_after_a_failure_of_the_target_the_same_order_goes_on(
     client.close()
     with pytest.raises(UnavailableError, match="cannot be reached"):
         moved(source, dsn)
-    source.append(batch_of({(slot.gauge(), slot.start): 2.0}), FOREVER)
+    source.append_all((batch_of({(slot.gauge(), slot.start): 2.0}),), FOREVER)
     failing["on"] = False
     assert {one.table: one.rows for one in moved(source, dsn).tables}["samples"] == 5
 
@@ -287,13 +289,13 @@ def test_an_end_between_the_two_last_marks_leaves_no_engine_in_use(
 
     own = address(server)
     with opened(own) as store:
-        store.append(batch_of({(slot.gauge(), slot.start): 1.0}), FOREVER)
+        store.append_all((batch_of({(slot.gauge(), slot.start): 1.0}),), FOREVER)
         with monkeypatch.context() as patch:
             patch.setattr(move, "mark_arrival", fail)
             with pytest.raises(UnavailableError, match="cannot be reached"):
                 moved(store, dsn)
         with pytest.raises(UnavailableError, match="were moved"):
-            store.append(batch_of({(slot.gauge(), slot.start): 2.0}), FOREVER)
+            store.append_all((batch_of({(slot.gauge(), slot.start): 2.0}),), FOREVER)
         for place in (own, dsn):
             with pytest.raises(ConfigurationError):
                 open_store(place, CLOCK)
@@ -307,10 +309,10 @@ def test_an_end_between_the_two_last_marks_leaves_no_engine_in_use(
 def test_a_partition_has_another_state_after_each_write_and_deletion(source: ClickHouseStore, slot: Slot):
     tables = moved_tables.EngineTables(source.maintenance.pool, source.target)
     (samples,) = (table for table in moved_tables.TABLES if table.table == "samples")
-    source.append(batch_of({(slot.gauge(), slot.start): 1.0}), FOREVER)
+    source.append_all((batch_of({(slot.gauge(), slot.start): 1.0}),), FOREVER)
     first = tables.list_partitions(samples)
     assert tables.list_partitions(samples) == first
-    source.append(batch_of({(slot.gauge(), slot.start): 2.0}), FOREVER)
+    source.append_all((batch_of({(slot.gauge(), slot.start): 2.0}),), FOREVER)
     second = tables.list_partitions(samples)
     source.delete_job(slot.key + 1)
     third = tables.list_partitions(samples)

@@ -82,12 +82,12 @@ def engine_only_for(chdb_store, monkeypatch):
 
 def test_the_series_of_a_new_job_are_found_while_the_engine_is_busy(chdb_store, engine_only_for):
     slot, old = Slot(), Slot()
-    chdb_store.append(batch_of({(old.gauge(), old.start): 1.0}), FOREVER)
+    chdb_store.append_all((batch_of({(old.gauge(), old.start): 1.0}),), FOREVER)
     chdb_store.roll_up(old.start)
     first, second, other = slot.gauge("worker-0"), slot.gauge("worker-1"), slot.counter()
-    chdb_store.append(batch_of({(first, slot.start): 1.0}), FOREVER)
+    chdb_store.append_all((batch_of({(first, slot.start): 1.0}),), FOREVER)
     chdb_store.commit_log.flush()
-    chdb_store.append(batch_of({(second, slot.start): 1.0, (other, slot.start): 1.0}), FOREVER)
+    chdb_store.append_all((batch_of({(second, slot.start): 1.0, (other, slot.start): 1.0}),), FOREVER)
     engine_only_for()
     assert set(chdb_store.find(SeriesSelector(jobs=(slot.key,)))) == {first, second, other}
     assert chdb_store.find(SeriesSelector(jobs=(slot.key,), metrics=frozenset({"cpu.time"}))) == [other]
@@ -110,7 +110,7 @@ def test_a_commit_across_a_change_of_the_list_does_not_begin_one(chdb_store, mon
         append(group)
 
     monkeypatch.setattr(chdb_store.commit_log, "append", append_later)
-    chdb_store.append(batch_of({(first, slot.start): 1.0}), FOREVER)
-    chdb_store.append(batch_of({(second, slot.start): 1.0}), FOREVER)
+    chdb_store.append_all((batch_of({(first, slot.start): 1.0}),), FOREVER)
+    chdb_store.append_all((batch_of({(second, slot.start): 1.0}),), FOREVER)
     chdb_store.commit_log.flush()
     assert set(chdb_store.find(SeriesSelector(jobs=(slot.key,)))) == {first, second}

@@ -108,6 +108,16 @@ def test_a_listener_that_comes_while_others_come_does_not_trust_its_memory_after
     assert heard[-1] is log.is_alone is fails
 
 
+def test_an_expelled_server_inserts_its_journal_only_once_no_other_server_may_insert_it(log, node):
+    log.append([rows_of([(1, 5, 1.0)])])
+    log.be_idle()
+    with pytest.raises(UnavailableError):
+        log.flush()  # by the thread of the journal
+    assert not node.inserts
+    log.be_among_others()
+    assert node.inserts == ["samples"]
+
+
 def test_recovered_hours_are_marked_though_a_roll_up_begins_with_them_meanwhile(node, state, tmp_path):
     dead = opened(node, state, tmp_path / "dead")
     dead.recover(tmp_path / "dead")

@@ -5,7 +5,7 @@ from contextlib import closing
 
 import pytest
 from clickhouse_connect.driver.exceptions import ClickHouseError
-from tests.support.clickhouse import NodeProcess, mortal_nodes
+from tests.support.clickhouse import NodeProcess
 from tests.support.waiting import wait_until
 
 from jobmeter.errors import UnavailableError
@@ -15,12 +15,6 @@ from jobmeter.store.clickhouse.nodes import Nodes
 from jobmeter.store.clickhouse.pool import Pool
 
 NUMBER = "SELECT getMacro('shard')"
-
-
-@pytest.fixture(scope="module")
-def servers() -> Iterator[Sequence[NodeProcess]]:
-    with mortal_nodes(2) as both:
-        yield both
 
 
 @pytest.fixture

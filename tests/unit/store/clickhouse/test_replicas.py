@@ -13,7 +13,7 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 from tests.store_contract.logs import line_of, read_lines
 from tests.store_contract.samples import FOREVER, Samples, batch_of, read_all
 from tests.store_contract.slot import Slot
-from tests.support.clickhouse import NodeProcess, mortal_nodes
+from tests.support.clickhouse import NodeProcess
 from tests.support.waiting import wait_until
 from tests.unit.store.clickhouse.test_move import Traffic, contents, series_of
 
@@ -28,12 +28,6 @@ from jobmeter.store.clickhouse.replica_state import RecordFile
 from jobmeter.store.registry import open_store
 
 CLOCK = SystemClock()
-
-
-@pytest.fixture(scope="module")
-def servers() -> Iterator[Sequence[NodeProcess]]:
-    with mortal_nodes(2) as both:
-        yield both
 
 
 @pytest.fixture(autouse=True)
@@ -93,7 +87,7 @@ def require_alike(servers: Sequence[NodeProcess], database: str) -> None:
 
 def write(store: ClickHouseStore, slot: Slot, number: int) -> None:
     """Store a sample, a line and a rolled-up hour."""
-    store.append(batch_of({(slot.gauge(), slot.start + number): float(number)}), FOREVER)
+    store.append_all((batch_of({(slot.gauge(), slot.start + number): float(number)}),), FOREVER)
     store.logs.append([line_of(slot, number, f"line {number}")], FOREVER)
 
 

@@ -18,6 +18,7 @@ from jobmeter.model.time import HOUR, SystemClock, TimeRange, parse_time
 from jobmeter.store.base import SeriesSelector, Store
 from jobmeter.store.clickhouse import membership, parse_dsn
 from jobmeter.store.clickhouse.pool import connect
+from jobmeter.store.clickhouse.servers import ServerRow, ServerTable
 from jobmeter.store.registry import open_store
 
 START = parse_time("2026-01-01")
@@ -116,7 +117,7 @@ def test_two_servers_share_an_engine(server_dsn, server_store):
 
 def test_a_server_that_others_may_have_expelled_neither_answers_nor_acknowledges(server_dsn, monkeypatch):
     with opened(f"{server_dsn}_expelled") as store:
-        store.append(batch_of({(ONE, START): 1.0}), FOREVER)
+        store.append_all((batch_of({(ONE, START): 1.0}),), FOREVER)
         done = store.rollup_state.read_done()
         store.membership.stop()
         with monkeypatch.context() as patch:
@@ -124,12 +125,22 @@ def test_a_server_that_others_may_have_expelled_neither_answers_nor_acknowledges
             for use in (
                 lambda: store.find(SeriesSelector(jobs=(ONE.job_key,))),
                 lambda: store.find_rolled_up_ranges((ONE.job_key,), TimeRange(0, HOUR)),
-                lambda: store.append(batch_of({(ONE, START): 2.0}), FOREVER),
+                lambda: store.append_all((batch_of({(ONE, START): 2.0}),), FOREVER),
                 lambda: store.roll_up(done + 2 * HOUR),
             ):
                 with pytest.raises(UnavailableError, match="cannot confirm that it sees"):
                     use()
         assert store.rollup_state.read_done() == done
+
+
+def test_a_node_refuses_the_late_roll_up_of_an_expelled_server(server_dsn):
+    with opened(f"{server_dsn}_expelled") as store:
+        store.membership.stop()
+        done = store.rollup_state.read_done()
+        ServerTable(store.maintenance.pool, SystemClock()).expel(ServerRow(store.membership.number))
+        with pytest.raises(UnavailableError, match="cannot note how far roll-ups are"):
+            store.roll_up(done + 2 * HOUR)
+        assert store.rollup_state.select_progress()["intent"] < done + 2 * HOUR
 
 
 def test_a_server_that_cannot_be_reached_is_unavailable():

@@ -87,7 +87,7 @@ def test_a_schema_of_the_program_before_is_brought_up(dsn):
         assert_stored(store, FIRST)
         assert store.find_rolled_up_ranges((SERIES[0].job_key,), SPAN) != []
         late = {(SERIES[0], START + 7): 0.125, (SERIES[0], START + 15_000): 12.5}
-        store.append(batch_of(late), FOREVER)
+        store.append_all((batch_of(late),), FOREVER)
         store.roll_up(START + 3 * HOUR)
         assert_stored(store, FIRST | late)
     target = parse_dsn(dsn)
@@ -99,7 +99,7 @@ def test_a_schema_of_the_program_before_is_brought_up(dsn):
 def test_each_shard_has_whole_jobs(cluster):
     samples = {(one, START + at * 15_000): float(at) for one in SERIES for at in range(4)}
     with opened(f"{cluster[0].dsn}/spread?cluster={CLUSTER}") as store:
-        store.append(batch_of(samples), FOREVER)
+        store.append_all((batch_of(samples),), FOREVER)
         assert read_all(store, SERIES, SPAN) == samples
     first, second = (_jobs(one) for one in cluster)
     assert first

@@ -9,19 +9,21 @@ from pathlib import Path
 
 import pytest
 from tests.store_contract.logs import line_of, read_lines
-from tests.store_contract.samples import FOREVER, batch_of, read_all
+from tests.store_contract.samples import FOREVER, batch_of, brute_buckets, read_all, stored_buckets
 from tests.store_contract.slot import Slot
 from tests.support.clickhouse import NodeProcess
 from tests.support.server_group import MemoryServerGroup
 from tests.support.waiting import wait_until
-from tests.unit.store.clickhouse.test_replicas import CLOCK, _short_waits, address, complete, servers  # noqa: F401
+from tests.unit.store.clickhouse.test_replicas import CLOCK, _short_waits, address, complete  # noqa: F401
 
 from jobmeter.errors import ConfigurationError, UnavailableError
 from jobmeter.model.shipper import OutboxRow
 from jobmeter.model.span import Span
+from jobmeter.model.time import HOUR
 from jobmeter.model.trace_filter import SpanFilter
-from jobmeter.store.base import ReadBudget
-from jobmeter.store.clickhouse import ClickHouseStore
+from jobmeter.store.base import ReadBudget, Tier
+from jobmeter.store.clickhouse import ClickHouseStore, parse_dsn, rollup_sql
+from jobmeter.store.clickhouse.pool import connect
 from jobmeter.store.clickhouse.servers import DEPARTED, EXPELLED
 from jobmeter.store.registry import open_store
 
@@ -44,7 +46,7 @@ def opened(dsn: str, journals: Path, group: MemoryServerGroup) -> Iterator[Click
 
 
 @pytest.fixture
-def pair(servers, database, tmp_path, group) -> Iterator[Sequence[ClickHouseStore]]:  # noqa: F811
+def pair(servers, database, tmp_path, group) -> Iterator[Sequence[ClickHouseStore]]:
     with ExitStack() as stack:
         dsn = address(servers, database)
         yield [stack.enter_context(opened(dsn, tmp_path / name, group)) for name in ("first", "second")]
@@ -68,7 +70,7 @@ def test_followers_write_by_the_leader_and_read_what_it_wrote(pair):
     assert (role(first), role(second)) == ("leads, followers: 1", "follows the leading server")
     slot = Slot()
     for number, store in enumerate((first, second)):
-        store.append(batch_of({(slot.gauge(), slot.start + number): float(number)}), FOREVER)
+        store.append_all((batch_of({(slot.gauge(), slot.start + number): float(number)}),), FOREVER)
         store.logs.append([line_of(slot, number, f"line {number}")], FOREVER)
     for store in pair:
         assert len(read_all(store, [slot.gauge()], slot.span)) == 2
@@ -80,7 +82,7 @@ def test_followers_write_by_the_leader_and_read_what_it_wrote(pair):
 
 
 def write(store: ClickHouseStore, slot: Slot, number: int) -> None:
-    store.append(batch_of({(slot.gauge(), slot.start + number): float(number)}), FOREVER)
+    store.append_all((batch_of({(slot.gauge(), slot.start + number): float(number)}),), FOREVER)
     store.logs.append([line_of(slot, number, f"line {number}")], FOREVER)
 
 
@@ -95,7 +97,7 @@ def is_complete(store: ClickHouseStore) -> bool:
 
 
 @pytest.mark.parametrize("fault", [NodeProcess.killed, NodeProcess.frozen])
-def test_no_server_reads_a_replica_that_lacks_what_another_server_wrote(servers, pair, fault):  # noqa: F811
+def test_no_server_reads_a_replica_that_lacks_what_another_server_wrote(servers, pair, fault):
     slot = Slot()
     wait_until(lambda: all(map(is_complete, pair)), "the repair", 60)
     written = 0
@@ -114,7 +116,7 @@ def test_no_server_reads_a_replica_that_lacks_what_another_server_wrote(servers,
             require_written(one, slot, written)
 
 
-def test_a_follower_succeeds_and_the_former_leader_writes_no_more(servers, database, tmp_path, group):  # noqa: F811
+def test_a_follower_succeeds_and_the_former_leader_writes_no_more(servers, database, tmp_path, group):
     dsn, slot = address(servers, database), Slot()
     with opened(dsn, tmp_path / "second", group) as second, opened(dsn, tmp_path / "first", group) as first:
         assert role(first) == "follows the leading server"
@@ -135,7 +137,7 @@ def test_a_follower_succeeds_and_the_former_leader_writes_no_more(servers, datab
             require_written(again, slot, 3)
 
 
-def test_a_group_that_works_goes_on_without_its_table_of_servers(servers, pair, group):  # noqa: F811
+def test_a_group_that_works_goes_on_without_its_table_of_servers(servers, pair, group):
     slot = Slot()
     wait_until(lambda: all(map(is_complete, pair)), "the repair", 60)
     group.away = True
@@ -146,7 +148,7 @@ def test_a_group_that_works_goes_on_without_its_table_of_servers(servers, pair, 
     with servers[1].killed():
         with pytest.raises(UnavailableError, match="does not answer"):  # nobody may exclude the replica now
             pair[1].logs.append([line_of(slot, 2, "line 2")], FOREVER)
-        pair[1].append(batch_of({(slot.gauge(), slot.start + 2): 2.0}), FOREVER)  # into the journal
+        pair[1].append_all((batch_of({(slot.gauge(), slot.start + 2): 2.0}),), FOREVER)  # into the journal
         assert len(read_all(pair[0], [slot.gauge()], slot.span)) == 3
         group.away = False
         pair[1].logs.append([line_of(slot, 2, "line 2")], FOREVER)
@@ -154,7 +156,7 @@ def test_a_group_that_works_goes_on_without_its_table_of_servers(servers, pair, 
             require_written(one, slot, 3)
 
 
-def test_a_server_without_the_registry_of_the_group_does_not_start(servers, database, tmp_path, group):  # noqa: F811
+def test_a_server_without_the_registry_of_the_group_does_not_start(servers, database, tmp_path, group):
     dsn, slot = address(servers, database), Slot()
     with opened(dsn, tmp_path / "first", group) as store:
         write(store, slot, 0)
@@ -167,10 +169,10 @@ def test_a_server_without_the_registry_of_the_group_does_not_start(servers, data
         require_written(store, slot, 1)
 
 
-def test_the_only_server_of_replicas_becomes_one_of_several(servers, database, tmp_path, group):  # noqa: F811
+def test_the_only_server_of_replicas_becomes_one_of_several(servers, database, tmp_path, group):
     dsn, slot = address(servers, database), Slot()
     with closing(open_store(dsn, CLOCK, tmp_path / "first")) as store:
-        store.append(batch_of({(slot.gauge(), slot.start): 0.0}), FOREVER)
+        store.append_all((batch_of({(slot.gauge(), slot.start): 0.0}),), FOREVER)
         with (
             pytest.raises(UnavailableError, match="another server uses these replicas"),
             opened(dsn, tmp_path / "second", group),
@@ -223,17 +225,17 @@ class Freeze:
         self._thawed.set()
 
 
-def test_replicas_refuse_the_insert_of_a_leader_that_froze_before_it(servers, pair, group):  # noqa: F811
+def test_replicas_refuse_the_insert_of_a_leader_that_froze_before_it(servers, pair, group):
     slot, (first, second) = Slot(), pair
     wait_until(lambda: all(map(is_complete, pair)), "the repair", 60)
     log = first.node_log
     assert log is not None
-    first.append(batch_of({(slot.gauge(), slot.start): 0.0}), FOREVER)
+    first.append_all((batch_of({(slot.gauge(), slot.start): 0.0}),), FOREVER)
     first.maintenance.flush()  # so that the next insert is only of samples
     freeze = Freeze(first)
-    first.append(batch_of({(slot.gauge(), slot.start): 1.0}), FOREVER)
+    first.append_all((batch_of({(slot.gauge(), slot.start): 1.0}),), FOREVER)
     freeze.await_succession(second, group)
-    second.append(batch_of({(slot.gauge(), slot.start): 2.0}), FOREVER)
+    second.append_all((batch_of({(slot.gauge(), slot.start): 2.0}),), FOREVER)
     second.maintenance.flush()
     freeze.thaw()
     wait_until(lambda: log.read_statistics()["failures"])
@@ -244,18 +246,19 @@ def test_replicas_refuse_the_insert_of_a_leader_that_froze_before_it(servers, pa
 
 
 TRACE, SHIPPER = "c" * 32, 2**64 - 6
-LATE_WRITES: dict[str, Callable[[ClickHouseStore, Slot], None]] = {
+LATE_WRITES: dict[str, Callable[[ClickHouseStore, Slot], object]] = {
     "lines": lambda store, slot: store.logs.append([line_of(slot, 1, "late")], FOREVER),
     "spans": lambda store, slot: store.spans.append(
         [Span(trace=TRACE, span="d" * 16, start_ns=10**18, end_ns=10**18 + 1, project="p", job=slot.job)], FOREVER
     ),
     "outbox": lambda store, _: store.outbox.append(SHIPPER, [OutboxRow(1, CLOCK.now_ms(), 9, b"{}")]),
     "deletion": lambda store, slot: store.delete_job(slot.key),
+    "roll-up": lambda store, slot: store.roll_up(slot.start),
 }
 
 
 @pytest.mark.parametrize("write_late", LATE_WRITES.values(), ids=LATE_WRITES)
-def test_replicas_refuse_another_write_of_a_leader_that_froze_before_it(servers, pair, group, write_late):  # noqa: F811
+def test_replicas_refuse_another_write_of_a_leader_that_froze_before_it(servers, pair, group, write_late):
     slot, (first, second) = Slot(), pair
     wait_until(lambda: all(map(is_complete, pair)), "the repair", 60)
     write(first, slot, 0)
@@ -273,11 +276,63 @@ def test_replicas_refuse_another_write_of_a_leader_that_froze_before_it(servers,
             require_written(second, slot, 1)
             assert not second.spans.read(SpanFilter(traces=frozenset({TRACE})), ReadBudget())
             assert not second.outbox.read(SHIPPER, 0, 9, 2**20)
+            assert second.rollup_state.select_progress()["intent"] < slot.start
 
 
-def test_a_leader_that_ends_after_its_follower_leaves_no_row_in_its_journal(servers, database, tmp_path, group):  # noqa: F811
+@contextmanager
+def slow_roll_ups(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let the statements of roll-ups that begin inside the block take seconds for each row."""
+    make = rollup_sql.make_minutes_statement
+
+    def make_slow(scope: str, *, again: bool) -> str:
+        return make(scope, again=again).replace("WHERE 1\n", "WHERE sleepEachRow(8) = 0\n")
+
+    with monkeypatch.context() as patch:
+        patch.setitem(rollup_sql.LIMITS, "function_sleep_max_microseconds_per_block", 60_000_000)
+        patch.setattr(rollup_sql, "make_minutes_statement", make_slow)
+        yield
+
+
+def is_rolling_up(server: NodeProcess) -> bool:
+    sql = "SELECT count() FROM system.processes WHERE query LIKE '%INTO minutes%' AND query_kind = 'Insert'"
+    with closing(connect(parse_dsn(f"{server.own.dsn}/default"), None)) as client:
+        return bool(client.query(sql).result_rows[0][0])
+
+
+def rolls_up(store: ClickHouseStore, until_ms: int) -> bool:
+    try:
+        store.roll_up(until_ms)
+    except UnavailableError:
+        return False
+    return True
+
+
+def test_a_roll_up_of_a_former_leader_that_ends_late_replaces_no_newer_one(servers, pair, group, monkeypatch):
+    slot, (first, second) = Slot(), pair
+    wait_until(lambda: all(map(is_complete, pair)), "the repair", 60)
+    stored = {(slot.gauge(), slot.start): 1.0}
+    first.append(batch_of(stored), FOREVER)
+    with ThreadPoolExecutor(1) as aside:
+        with slow_roll_ups(monkeypatch):
+            late = aside.submit(first.roll_up, slot.start + HOUR)
+            wait_until(lambda: late.done() or is_rolling_up(servers[0]))
+        expel(first, group)
+        wait_until(lambda: role(second).startswith(("leads", "alone")), "the succession", 60)
+        stored[slot.gauge(), slot.start + 1] = 2.0
+        second.append(batch_of({(slot.gauge(), slot.start + 1): 2.0}), FOREVER)
+        wait_until(lambda: rolls_up(second, slot.start + HOUR), "the roll-up", 60)
+        assert late.exception()
+    wait_until(lambda: is_complete(second), "the repair", 60)
+    for tier in (Tier.MINUTE, Tier.HOUR):
+        expected = brute_buckets(stored, [slot.gauge()], slot.span, tier)
+        for server in servers:
+            with server.killed():
+                assert stored_buckets(second, [slot.gauge()], slot.span, tier) == expected
+
+
+def test_a_leader_that_ends_after_its_follower_leaves_no_row_in_its_journal(servers, database, tmp_path, group):
     dsn, slot = address(servers, database), Slot()
     with opened(dsn, tmp_path / "first", group) as first, opened(dsn, tmp_path / "second", group):
-        first.append(batch_of({(slot.gauge(), slot.start): 0.0}), FOREVER)
+        first.append_all((batch_of({(slot.gauge(), slot.start): 0.0}),), FOREVER)
     assert first.node_log is not None
     assert not first.node_log.read_statistics()["rows"]

@@ -68,7 +68,7 @@ def test_random_writes_beside_faults_are_stored_once(servers, tmp_path):
 
 
 def write(store, slot, number):
-    store.append(batch_of({(slot.gauge(), slot.start + number): float(number)}), FOREVER)
+    store.append_all((batch_of({(slot.gauge(), slot.start + number): float(number)}),), FOREVER)
 
 
 def node_series(node: str, count: int = 8) -> list[Series]:
@@ -89,7 +89,7 @@ def test_a_shard_that_is_away_leaves_the_jobs_of_the_others_alone(servers, tmp_p
             store.logs.append([line_of(slot, 0, "line 0")], FOREVER)
         series = node_series("n1")
         own = SampleBatch(series, *columns(len(series), here.start))
-        store.append(own, FOREVER)
+        store.append_all((own,), FOREVER)
         await_complete(store)
         with ExitStack() as faults:
             kill(servers[2:], faults)

@@ -58,7 +58,7 @@ def test_rows_move_to_new_shards_beside_traffic(servers, tmp_path, before, after
         for _ in range(15):
             traffic.act()
         nodes = [Series(f"host.m{number}", node="n", cluster="main") for number in range(9)]
-        store.append(batch_of({(one, slots[0].start): 1.0 for one in nodes}), FOREVER)
+        store.append_all((batch_of({(one, slots[0].start): 1.0 for one in nodes}),), FOREVER)
         store.logs.append([line_of(slots[-1], 1, "moved")], FOREVER)
     with opened(new, tmp_path) as store:
         traffic.store = store
@@ -96,13 +96,13 @@ def test_a_placement_that_fails_in_the_middle_is_finished(servers, tmp_path, mon
     stored = {(slot.gauge(), slot.start): 1.0 for slot in slots}
     changed = f"{address(servers[:2], database, 2)}&keep={after}"
     with closing(open_store(address(servers[:before], database, before), CLOCK, tmp_path)) as store:
-        store.append(batch_of(stored), FOREVER)
+        store.append_all((batch_of(stored),), FOREVER)
     with monkeypatch.context() as patch:
         patch.setattr(placement_change, "drop_moved", refuse)
         with opened(changed, tmp_path) as store:
             wait_until(lambda: store.count == after, "the change", 60)
             with pytest.raises(UnavailableError, match="placed on other shards"):
-                store.append(batch_of({(slots[0].gauge(), slots[0].start + 1): 2.0}), FOREVER)
+                store.append_all((batch_of({(slots[0].gauge(), slots[0].start + 1): 2.0}),), FOREVER)
             if not restarts:
                 patch.undo()
                 wait_until(lambda: is_writable(store), "the end of the placement", 60)
@@ -160,7 +160,7 @@ def test_rows_move_from_removed_shards_beside_traffic(servers, tmp_path, monkeyp
         traffic.store = store
         for _ in range(15):
             traffic.act()
-        store.append(batch_of({(one, slots[0].start): 1.0 for one in nodes}), FOREVER)
+        store.append_all((batch_of({(one, slots[0].start): 1.0 for one in nodes}),), FOREVER)
         store.spans.append([span(number) for number in range(SPANS)], FOREVER)
         await_complete(store)
     with monkeypatch.context() as patch:

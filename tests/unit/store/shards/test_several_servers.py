@@ -67,7 +67,7 @@ def live_slot(shard: int, count: int = 2) -> Slot:
 
 
 def write(store: WindowedStore, slots: Sequence[Slot], number: int) -> None:
-    store.append(batch_of({(slot.gauge(), slot.start + number): float(number) for slot in slots}), FOREVER)
+    store.append_all((batch_of({(slot.gauge(), slot.start + number): float(number) for slot in slots}),), FOREVER)
 
 
 def require(store: WindowedStore, slots: Sequence[Slot], count: int) -> None:

@@ -44,16 +44,36 @@ def test_a_new_series_of_one_job_leaves_the_lists_of_others():
     engine = Engine()
     store = WindowedStore(engine, Clock(), length_ms=10**7, bound=2**30)
     for job in range(3):
-        store.append(batch_of({(series(job, 0), 1_000_000): 1.0}), FOREVER)
+        store.append_all((batch_of({(series(job, 0), 1_000_000): 1.0}),), FOREVER)
         store.find(SeriesSelector(jobs=(KEYS[job],)))
     store.find(SeriesSelector(jobs=(KEYS[0], KEYS[2])))
     engine.finds = 0
-    store.append(batch_of({(series(0, 1), 1_000_000): 1.0}), FOREVER)
+    store.append_all((batch_of({(series(0, 1), 1_000_000): 1.0}),), FOREVER)
     assert [one.replica for one in store.find(SeriesSelector(jobs=(KEYS[1],)))] == ["worker-0"]
     assert engine.finds == 0
     assert sorted(one.replica for one in store.find(SeriesSelector(jobs=(KEYS[0],)))) == ["worker-0", "worker-1"]
     assert len(store.find(SeriesSelector(jobs=(KEYS[0], KEYS[2])))) == 3
     assert engine.finds == 2
+
+
+def test_a_search_over_all_jobs_reads_the_engine_again_only_after_a_change():
+    engine = Engine()
+    store = WindowedStore(engine, Clock(), length_ms=10**7, bound=2**30)
+    powers, clocks = (SeriesSelector(metrics=frozenset({name})) for name in ("gpu.power", "gpu.clock"))
+    assert store.find(powers) == store.find(clocks) == []
+    engine.finds = 0
+    assert store.find(powers) == store.find(clocks) == []
+    assert engine.finds == 0
+    store.append_all((batch_of({(series(0, 0), 1_000_000): 1.0}),), FOREVER)
+    assert [one.job for one in store.find(powers)] == ["job-0"]
+    store.append_all((batch_of({(series(1, 0), 1_000_000): 1.0}),), FOREVER)
+    assert sorted(one.job for one in store.find(powers)) == ["job-0", "job-1"]
+    store.delete_job(KEYS[0])
+    assert [one.job for one in store.find(powers)] == ["job-1"]
+    finds = engine.finds
+    store.append_all((batch_of({(series(1, 0), 1_000_100): 2.0}),), FOREVER)
+    assert len(store.find(powers)) == 1
+    assert engine.finds == finds
 
 
 def of_node(node: int, disk: int) -> Series:
@@ -64,7 +84,7 @@ def test_questions_about_several_nodes_find_the_series_of_each_node_once():
     engine = Engine()
     store = WindowedStore(engine, Clock(), length_ms=10**7, bound=2**30)
     every = [of_node(node, disk) for node in range(6) for disk in range(3)]
-    store.append(batch_of({(one, 1_000_000): 1.0 for one in every}), FOREVER)
+    store.append_all((batch_of({(one, 1_000_000): 1.0 for one in every}),), FOREVER)
 
     def found(*nodes: int, limit: int = 100) -> set[Series]:
         places = tuple((f"c{node % 2}", f"n{node // 2}") for node in nodes)
@@ -85,13 +105,13 @@ def test_questions_about_several_nodes_find_the_series_of_each_node_once():
     with pytest.raises(LimitExceededError):
         found(2, 3, limit=5)
     every.append(of_node(2, 7))
-    store.append(batch_of({(every[-1], 1_000_000): 1.0}), FOREVER)
+    store.append_all((batch_of({(every[-1], 1_000_000): 1.0}),), FOREVER)
     assert found(2, 3) == of_nodes(2, 3)
 
 
 def test_a_job_that_is_deleted_has_no_series_any_more():
     store = WindowedStore(Engine(), Clock(), length_ms=10**7, bound=2**30)
-    store.append(batch_of({(series(0, 0), 1_000_000): 1.0, (series(1, 0), 1_000_000): 1.0}), FOREVER)
+    store.append_all((batch_of({(series(0, 0), 1_000_000): 1.0, (series(1, 0), 1_000_000): 1.0}),), FOREVER)
     assert len(store.find(SeriesSelector(jobs=(KEYS[0], KEYS[1])))) == 2
     store.delete_job(KEYS[0])
     assert [one.job for one in store.find(SeriesSelector(jobs=(KEYS[0], KEYS[1])))] == ["job-1"]
@@ -111,12 +131,13 @@ def test_no_list_outlives_a_change_of_its_jobs(monkeypatch, bound: int, slots: i
         match draw.randrange(8):
             case 0:
                 rows = {(series(job, draw.randrange(4)), 1_000_000 + draw.randrange(100)): 1.0 for job in jobs}
-                store.append(batch_of(rows), FOREVER)
+                store.append_all((batch_of(rows),), FOREVER)
             case 1 if draw.random() < 0.3:
                 store.delete_job(KEYS[jobs[0]])
             case _:
                 asked += 1
-                selector = SeriesSelector(jobs=tuple(sorted(KEYS[job] for job in jobs)))
+                of_jobs = None if draw.random() < 0.2 else tuple(sorted(KEYS[job] for job in jobs))
+                selector = SeriesSelector(jobs=of_jobs)
                 expected = {(one.job, one.replica) for one in MemoryStore.find(engine, selector)}
                 assert {(one.job, one.replica) for one in store.find(selector)} == expected
     assert engine.finds < asked or (bound < 3_000 and slots < 3)
@@ -129,12 +150,12 @@ def test_a_list_that_was_read_while_its_job_changed_is_not_cached():
         def find(self, selector):
             found = super().find(selector)
             if self.finds == 1:
-                self.store.append(batch_of({(series(0, 1), 1_000_000): 1.0}), FOREVER)
+                self.store.append_all((batch_of({(series(0, 1), 1_000_000): 1.0}),), FOREVER)
             return found
 
     engine = Interrupted()
     engine.store = store = WindowedStore(engine, Clock(), length_ms=10**7, bound=2**30)
-    store.append(batch_of({(series(0, 0), 1_000_000): 1.0}), FOREVER)
+    store.append_all((batch_of({(series(0, 0), 1_000_000): 1.0}),), FOREVER)
     engine.finds = 0
     selector = SeriesSelector(jobs=(KEYS[0],))
     assert [one.replica for one in store.find(selector)] == ["worker-0"]

@@ -59,7 +59,7 @@ class Engine(MemoryStore):
         blocks = list(super().read(keys, span, budget))
         while self.on_read:
             self.on_read.pop()()
-        return iter(blocks)
+        yield from blocks
 
 
 class Follower:
@@ -71,7 +71,7 @@ class Follower:
     def write(self, rows):
         """The leader stores samples and sends them here."""
         batch = batch_of([((SERIES[number], self.now - age), value) for number, age, value in rows])
-        self.engine.append(batch)
+        self.engine.append_all((batch,))
         self.store.apply([batch], 0)
 
     def in_window(self, numbers):

@@ -1,4 +1,4 @@
-"""GPU of the driver ``amdgpu``: files of its folder in /sys, and of the compute driver's (KFD)."""
+"""GPU of the driver ``amdgpu``: files of its folders in /sys, and of the compute driver (KFD)."""
 
 import logging
 import re
@@ -18,7 +18,7 @@ UUID_PREFIX = "GPU-"
 _MOST_PROCESSES = 10_000
 _LONGEST_TEXT = 4_096
 _TABLE_SECONDS = 0.5
-"""Longest age in seconds of a cached table, which all partitions of a GPU share."""
+"""Longest age in seconds of the last table, which all partitions of a GPU share."""
 _ERRORS = re.compile(r"^(ue|ce|de):\s*([0-9]+)\s*$", re.MULTILINE)
 _LIMITS: Mapping[Value, str] = {
     Value.PROCHOT: "gpu.throttle.power.brake",
@@ -27,7 +27,7 @@ _LIMITS: Mapping[Value, str] = {
     Value.REGULATOR_HEAT: "gpu.throttle.thermal.hardware",
     Value.MEMORY_HEAT: "gpu.throttle.thermal.hardware",
 }
-"""Limits that slow a device, as metrics; of limits with one metric the longest counts."""
+"""Limits that slow a device, as metrics. Of limits with one metric the longest counts."""
 
 _log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ class Card(NamedTuple):
 
 
 class AmdDevice(Accelerator):
-    """GPU of the driver ``amdgpu``. Nothing of it stays open between two readings."""
+    """GPU of the driver ``amdgpu``. No file stays open between two readings."""
 
     def __init__(self, index: int, clock: Clock, card: Card, topology: ComputeTopology) -> None:
         super().__init__(index, clock, "amd ")
@@ -105,7 +105,7 @@ class AmdDevice(Accelerator):
         return found.decode(errors="replace").strip()
 
     def read_number(self, name: str) -> int | None:
-        """Return the number in a file; None if the device does not give it. A partitioned GPU has no memory itself."""
+        """Return the number in a file; None if the device does not give it. A partitioned GPU gives no memory."""
         if self.is_partitioned and name.startswith("mem_info_vram"):
             return None
         return files.read_number(str(self.folder / name))
@@ -140,7 +140,7 @@ class AmdDevice(Accelerator):
     def read_limit_seconds(self, table: Mapping[Value, Sequence[float]]) -> Mapping[str, float]:
         """Return the seconds for which each limit slowed the device since the first call, by metric.
 
-        The firmware counts readings in which a limit applied: their share, times the time since the last call.
+        The firmware counts readings in which a limit applied: their share counts, times the time since the last call.
         """
         now = self._clock.monotonic()
         counts = {name: table[name][0] for name in (Value.READINGS, *_LIMITS) if table.get(name)}
@@ -161,8 +161,8 @@ class AmdDevice(Accelerator):
     def count_errors(self) -> Mapping[str, int]:
         """Return the memory errors by kind, ``ue``, ``ce`` and ``de``, over all blocks of the chip.
 
-        A reading clears the hardware's counts, which the driver adds up. A block that gives no counts now has its last
-        ones: a smaller sum would count as a restart of the counter. Empty if no block gives counts now.
+        A block without counts now has its last ones: a smaller sum would count as a restart of the counter. Empty if no
+        block gives counts now.
         """
         now = {
             path.name: found

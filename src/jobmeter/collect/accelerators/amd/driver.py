@@ -18,7 +18,7 @@ _MOST_DEVICES = 256
 
 
 class AmdDriver:
-    """GPUs of the driver ``amdgpu``, by PCI address. ``patience``: seconds that one collection waits for the devices.
+    """GPUs of the driver ``amdgpu``, by PCI address. One collection waits ``patience`` seconds for the devices.
 
     A device keeps its number until the set of addresses changes. A device that has disappeared is lost.
     """
@@ -76,7 +76,7 @@ class AmdDriver:
 
 
 def find_cards(machine: Machine) -> list[Card]:
-    """Return AMD's GPUs by PCI address, without their connectors and partitions."""
+    """Return AMD's GPUs by PCI address, without connectors and partitions."""
     found: dict[str, Card] = {}
     for path in sorted(Path(machine.sys, "class/drm").glob("card[0-9]*"))[:_MOST_DEVICES]:
         folder = path / "device"

@@ -1,4 +1,4 @@
-"""Compute partition of a GPU, with its own processes, memory and utilization. All else is measured for the GPU."""
+"""Compute partition of a GPU: its processes, memory and utilization. The rest is measured for the GPU."""
 
 from collections.abc import Mapping, Sequence
 

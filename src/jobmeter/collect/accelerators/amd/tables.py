@@ -56,6 +56,11 @@ class _Place(NamedTuple):
 
 
 _Layout = Mapping[Value, _Place]
+_COUNTS = (
+    *(Value.READINGS, Value.PROCHOT, Value.PACKAGE_POWER),
+    *(Value.SOCKET_HEAT, Value.REGULATOR_HEAT, Value.MEMORY_HEAT),
+)
+"""Counts of readings, in the order of the table."""
 
 
 def _lay_out_first_values(*offsets: int) -> dict[Value, _Place]:
@@ -63,27 +68,9 @@ def _lay_out_first_values(*offsets: int) -> dict[Value, _Place]:
     return {name: _Place(offset, "H") for name, offset in zip(names, offsets, strict=True)}
 
 
-def _lay_out_discrete() -> _Layout:
-    """Return the layout that versions 1.1 to 1.3 share."""
-    return {
-        **_lay_out_first_values(6, 8, 22, 16, 18),
-        Value.ENERGY: _Place(24, "Q"),
-        Value.CLOCK: _Place(54, "H"),
-        Value.MEMORY_CLOCK: _Place(58, "H"),
-    }
-
-
 def _instinct(energy: int, clocks: int, xgmi: int, readings: int | None = None) -> _Layout:
     """Return a layout of versions from 1.4: eight dies, and eight links."""
-    counts = (
-        Value.READINGS,
-        Value.PROCHOT,
-        Value.PACKAGE_POWER,
-        Value.SOCKET_HEAT,
-        Value.REGULATOR_HEAT,
-        Value.MEMORY_HEAT,
-    )
-    limits = {} if readings is None else {name: _Place(readings + 4 * at, "I") for at, name in enumerate(counts)}
+    limits = {} if readings is None else {name: _Place(readings + 4 * at, "I") for at, name in enumerate(_COUNTS)}
     return {
         **_lay_out_first_values(4, 6, 10, 12, 14),
         Value.ENERGY: _Place(energy, "Q"),
@@ -95,6 +82,13 @@ def _instinct(energy: int, clocks: int, xgmi: int, readings: int | None = None) 
     }
 
 
+_DISCRETE: _Layout = {
+    **_lay_out_first_values(6, 8, 22, 16, 18),
+    Value.ENERGY: _Place(24, "Q"),
+    Value.CLOCK: _Place(54, "H"),
+    Value.MEMORY_CLOCK: _Place(58, "H"),
+}
+"""Versions 1.1 to 1.3."""
 _INTEGRATED: _Layout = {Value.CLOCK: _Place(76, "H")}
 """Versions 2.1 to 2.3. The units of their other values differ between chips."""
 LAYOUTS: Mapping[tuple[int, int, int], _Layout] = {
@@ -104,9 +98,9 @@ LAYOUTS: Mapping[tuple[int, int, int], _Layout] = {
         Value.CLOCK: _Place(54, "H"),
         Value.MEMORY_CLOCK: _Place(58, "H"),
     },
-    (1, 1, 96): _lay_out_discrete(),
-    (1, 2, 104): _lay_out_discrete(),
-    (1, 3, 120): _lay_out_discrete(),
+    (1, 1, 96): _DISCRETE,
+    (1, 2, 104): _DISCRETE,
+    (1, 3, 120): _DISCRETE,
     (1, 4, 288): _instinct(24, 240, 104),
     (1, 5, 360): _instinct(88, 312, 176),
     # Version 1.6 exists twice.
@@ -176,7 +170,7 @@ def compute_partition_use(data: bytes, place: int) -> float | None:
 
 
 def _numbers(data: bytes, offset: int, kind: str, count: int) -> Sequence[int]:
-    """Return the given numbers."""
+    """Return the numbers that are not absent."""
     form = Struct(f"<{count}{kind}")
     absent = 2 ** (8 * form.size // count) - 1 if kind.isupper() else -1
     return [number for number in form.unpack_from(data, offset) if number != absent]

@@ -1,4 +1,4 @@
-"""Devices of the compute driver (KFD) in /sys: one for a whole GPU, or one for each of its partitions."""
+"""Devices of the compute driver (KFD) in /sys: one for a GPU, or one for each of its partitions."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -38,7 +38,7 @@ class ComputeTopology:
         self._nodes: Mapping[tuple[int, int], Sequence[ComputeNode]] = {}
 
     def begin_collection(self) -> None:
-        """Make the next call of ``find_nodes`` read the files again. Returns at once, even while a reading hangs."""
+        """Make the next call of ``find_nodes`` read the files again. Never waits."""
         self._collection += 1
 
     def find_nodes(self, pci: str) -> Sequence[ComputeNode]:

@@ -28,9 +28,9 @@ class _Opened(NamedTuple):
 
 
 class AscendDriver:
-    """NPUs of DCMI, by physical number. ``patience``: seconds that one collection waits for the devices.
+    """NPUs of DCMI, by physical number. One collection waits ``patience`` seconds for the devices.
 
-    A device that disappears from DCMI's list is reported as lost. Calls that may block run in threads.
+    A device that disappears from DCMI's list is lost. Calls that may block run in threads.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class AscendDriver:
         return quiet
 
     def _is_due(self, now_ms: int | None) -> bool:
-        """Return True once a minute, when the library has to be opened or its list read again."""
+        """Return True if the library has to be opened, or, once a minute, if its list has to be read again."""
         if self._dcmi is None:
             return self._retry.due
         return now_ms is None or self._listed_ms is None or not 0 <= now_ms - self._listed_ms < MINUTE

@@ -39,7 +39,10 @@ _FIRST_NAMES: Mapping[str, str] = {
 """Names of calls in the first interface, by their different name in the second interface."""
 _MOST_DEVICES = 64
 _HANGS_SECONDS = 0.5
-"""Seconds that a call waits for the call before it. A longer call hangs, and other calls no longer wait for it."""
+"""Seconds that a call waits for the call before it.
+
+Then that call counts as hanging, and no later call waits for it.
+"""
 
 S = TypeVar("S", bound=ctypes.Structure)
 

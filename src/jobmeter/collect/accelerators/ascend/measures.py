@@ -112,7 +112,7 @@ def _share(device: AscendDevice, kind: int) -> float | None:
 
 
 def _read_or_none(device: AscendDevice, read: Callable[[], T]) -> T | None:
-    """Return the answer of a call; None without an answer. A missing device is marked as lost."""
+    """Return the answer of a call, or None. A missing device is marked as lost."""
     try:
         return read()
     except DcmiError:

@@ -1,6 +1,6 @@
 """Network ports of NPUs, by the program ``hccn_tool`` once a minute in a thread, because each call takes long.
 
-Its outputs are recorded in https://github.com/Ascend/mind-cluster (``hccn_tool_test.go``).
+Outputs: https://github.com/Ascend/mind-cluster (``hccn_tool_test.go``).
 """
 
 import re
@@ -33,7 +33,7 @@ METRICS = ("npu.link.up", "npu.link.speed", "npu.link.changes", *_COUNTS)
 
 
 class NetworkReader:
-    """Reads the ports of all NPUs. For one thread; ``take_values`` is for any."""
+    """Reads the ports of all NPUs. For one thread; ``take_values`` is for any thread."""
 
     def __init__(self, clock: Clock, tool: Path = TOOL) -> None:
         self._clock = clock

@@ -42,7 +42,7 @@ _POWER = re.compile(r"POWER_STATUS_VALID,\d+,\d+\.\d+,\d+\.\d+,(\d+\.\d+)", re.A
 
 
 class NeuronDevice(Accelerator):
-    """Neuron device. ``index`` is its number in /sys and /dev. A container sees the same number as the node."""
+    """Neuron device. ``index`` is its number in /sys and /dev, also inside a container."""
 
     def __init__(self, number: int, clock: Clock, machine: Machine, monitor: MonitorReader) -> None:
         super().__init__(number, clock, "neuron ")
@@ -67,8 +67,8 @@ class NeuronDevice(Accelerator):
         self.name = f"AWS {self._product}" if self._product else "AWS Neuron device"
         self.minor = self.index  # the driver numbers both by one number (``neuron_cdev.c``)
         driver = files.read_text(str(self._modules / "neuron/version"))
-        self.details = {"vendor": "neuron"}
-        self.details |= {name: text for name, text in (("serial", serial), ("driver", driver)) if text}
+        found = {"vendor": "neuron", "serial": serial, "driver": driver}
+        self.details = {name: text for name, text in found.items() if text}
         self._update_details()
         self._faults = self.count_faults()
         self._open = True
@@ -126,7 +126,7 @@ class NeuronDevice(Accelerator):
     def count_uncorrected_errors(self) -> int | None:
         """Return the uncorrected memory errors; None if the device gives no count.
 
-        The driver writes 0 for a register that it cannot read. So a sum below the previous sum is unknown.
+        The driver writes 0 for a register that it cannot read, so a sum below the previous one is unknown.
         """
         counts = [number for name in _ECC if (number := self.read_number(f"stats/hardware/{name}")) is not None]
         if not counts or sum(counts) < self._uncorrected:
@@ -135,9 +135,9 @@ class NeuronDevice(Accelerator):
         return self._uncorrected
 
     def count_faults(self) -> Mapping[str, int]:
-        """Return the executions that a hardware fault ended: the sum over all cores by name of the status.
+        """Return the executions that a hardware fault ended, over all cores by name of the status.
 
-        The driver adds the counts of a process when the process ends. Empty if the device gives no counts.
+        The driver adds the counts of a process when the process ends. Empty without counts.
         """
         found: dict[str, int] = {}
         for core in self._list_core_folders():
@@ -180,13 +180,13 @@ class NeuronDevice(Accelerator):
         return report
 
     def _update_details(self) -> None:
-        """Update memory and logical cores. Environments and the device plug-in name cores by logical numbers."""
+        """Update memory and logical cores, by which environments and the device plug-in name cores."""
         report, physical = self._monitor.report, len(self._list_core_folders())
         found = {
             "memory": self.memory_limit,
             "cores": (report.cores if report else 0) or physical // _GROUPED.get(self._product, 1),
         }
-        self.details = self.details | {name: number for name, number in found.items() if number}
+        self.details = {**self.details, **{name: number for name, number in found.items() if number}}
 
     def _list_core_folders(self) -> list[str]:
         return [f"neuron_core{number}" for number in files.list_numbers(self._folder, "neuron_core")[:_MOST_CORES]]

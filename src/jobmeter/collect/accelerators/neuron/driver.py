@@ -16,10 +16,7 @@ _MOST_DEVICES = 64
 
 
 class NeuronDriver:
-    """Neuron devices by number. One collection waits ``patience`` seconds for the devices.
-
-    A device that has disappeared is lost.
-    """
+    """Neuron devices by number. One collection waits ``patience`` seconds for the devices. A missing device is lost."""
 
     problem: DriverProblem | None = None
     """Always None, because the kernel's files need no library."""

@@ -1,6 +1,6 @@
 """Reports of the program ``neuron-monitor``: cores and memory in use by process. No file in /sys has these values.
 
-The program writes one JSON document per line. Fields and configuration:
+Fields and configuration:
 https://awsdocs-neuron.readthedocs-hosted.com/en/latest/tools/neuron-sys-tools/neuron-monitor-user-guide.html
 """
 
@@ -165,10 +165,9 @@ _DECODER = msgspec.json.Decoder(MonitorReport)
 
 
 class MonitorReader:
-    """Reader that keeps the program running and has its newest report. Only one thread calls ``update`` and ``close``.
+    """Keeps the program running, and has its newest report. ``update`` and ``close`` are for one thread.
 
-    Without the program there is no report. The reader starts an ended program again after growing pauses. It ends a
-    hanging program.
+    An ended program is started again after growing pauses; a hanging one is ended.
     """
 
     def __init__(self, clock: Clock, program: Path = PROGRAM) -> None:
@@ -206,7 +205,7 @@ class MonitorReader:
         return self._newest[1]
 
     def close(self) -> bool:
-        """End the program, because it has the devices open. False while a call of the driver blocks the program."""
+        """End the program, because it has the devices open. False while a call of the driver blocks it."""
         self._newest = None
         if self._running is not None:
             self._running.kill()
@@ -239,7 +238,7 @@ class MonitorReader:
         Thread(target=self._follow, args=(self._running,), name="neuron-monitor", daemon=True).start()
 
     def _follow(self, running: "subprocess.Popen[bytes]") -> None:
-        """Read reports in a thread until the program ends. Lines beyond the bound and incomplete lines are dropped."""
+        """Read reports in a thread until the program ends. Lines beyond the bound and incomplete ones are dropped."""
         if running.stdout is None:
             return
         whole = True

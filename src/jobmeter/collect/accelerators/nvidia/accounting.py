@@ -1,8 +1,7 @@
 """Accounting of NVML: the use of a GPU by each process, which the driver remembers after the process has ended.
 
-An administrator turns it on (``nvidia-smi -am 1``); the agent never does. The driver remembers the newest 4,000
-processes, and of processes that had the same number the one that ended last. GPUs with MIG have no accounting.
-https://docs.nvidia.com/deploy/nvml-api/group__nvmlAccountingStats.html.
+An administrator turns it on (``nvidia-smi -am 1``); the agent never does. Of processes with one number the driver
+remembers the last. https://docs.nvidia.com/deploy/nvml-api/group__nvmlAccountingStats.html.
 """
 
 from collections.abc import Callable, Collection

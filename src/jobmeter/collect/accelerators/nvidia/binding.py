@@ -1,4 +1,4 @@
-"""NVML through ``nvidia-ml-py``: the driver of NVIDIA's GPUs. Imports nothing if the driver's library is missing."""
+"""NVML through ``nvidia-ml-py``: the driver of NVIDIA's GPUs. Without the driver's library nothing is imported."""
 
 import logging
 from collections.abc import Sequence
@@ -22,19 +22,19 @@ PATIENCE = 2.0
 """Seconds that one collection waits for the library and its devices to open."""
 _LISTING = 0.25
 """Part of ``PATIENCE`` that the lists of MIG instances may take in any case."""
-_FIRST_LOOK = 2
-"""Factor on the first wait: without persistence mode the driver starts each GPU first."""
+_FIRST_FACTOR = 2
+"""Factor on the wait of the first collection: without persistence mode the driver starts each GPU first."""
 _MISSING = make_failure(codes.LIBRARY_NOT_FOUND, f"{LIBRARY} cannot be found")
 
 _log = logging.getLogger(__name__)
 
 
 class PynvmlLibrary:
-    """NVML library. ``load`` returns the module ``pynvml`` or one like it, None without a library.
+    """NVML library.
 
     The library is opened again when it ends, and when no device can be read. A lost device only needs a new handle, so
-    that the others continue with their GPM samples. Every call that may block runs in a thread: one for the library,
-    one for its events, one for each device.
+    that the others continue with their GPM samples. Calls that may block run in threads: one for the library, one for
+    its events, one for each device.
     """
 
     def __init__(self, *, proc_root: str = "/proc", clock: Clock | None = None, patience: float = PATIENCE) -> None:
@@ -44,7 +44,7 @@ class PynvmlLibrary:
         self.patience = patience
         self._calls: CallThread[Session | Failure | None] = CallThread("nvml")
         self._began: float | None = None
-        self._looked = False
+        self._listed = False
         self._session: Session | None = None
         self._devices: list[PynvmlDevice] = []
         self._instances: dict[MigInstance, MigDevice] = {}
@@ -55,8 +55,8 @@ class PynvmlLibrary:
 
     def list_devices(self, now_ms: int | None = None) -> Sequence[PynvmlDevice]:
         """Return the GPUs, including those that cannot be opened."""
-        deadline = self._clock.monotonic() + self.patience * (1 if self._looked else _FIRST_LOOK)
-        self._looked = True
+        deadline = self._clock.monotonic() + self.patience * (1 if self._listed else _FIRST_FACTOR)
+        self._listed = True
         for backoff in (self._retry, self._reopen):
             backoff.tick(now_ms)
         for device in self._list_devices():
@@ -95,15 +95,18 @@ class PynvmlLibrary:
         if not self._calls.wait(0):  # the shutdown has not returned
             return False
         self._loader.unload()
-        self._looked = False
+        self._listed = False
         return True
 
     def _is_quiet(self, session: Session) -> bool:
-        """True while no call of the library is running or between two steps."""
+        """Return True while no call of the library is running or between two steps."""
         return session.quiet and not any(device.busy for device in self._list_devices())
 
     def _is_over(self, session: Session, deadline: float) -> bool:
-        """True if the library has to be opened again and none of its calls is running. Waits for the event thread."""
+        """Return True if the library has to be opened again and none of its calls is running.
+
+        Waits for the event thread.
+        """
         # If no device answers, a restart loses nothing and may find them again.
         useless = not any(device.attached for device in self._devices) and self._reopen.due
         if session.failure is None and not useless:
@@ -172,7 +175,7 @@ class PynvmlLibrary:
         self._explain(failure)
 
     def _explain(self, failure: Failure) -> None:
-        """Store the reason why nothing is measured, and the devices known to the kernel's driver."""
+        """Store the reason why nothing is measured, and list the devices of the kernel's driver."""
         if self.problem is None or self.problem.code != failure.code:
             present = list_kernel_devices(self._proc) or self._devices
             _log.log(logging.WARNING if present else logging.INFO, "NVML cannot be opened: %s", failure.text)
@@ -182,7 +185,7 @@ class PynvmlLibrary:
             device.note_failure(failure.state, failure.text)
 
     def _fill(self, count: int) -> None:
-        """Create a device for each index, with the kernel driver's data for devices that NVML has not opened."""
+        """Create a device for each index. Devices that NVML has not opened get the data of the kernel's driver."""
         self._devices += [PynvmlDevice(index, self._clock) for index in range(len(self._devices), count)]
         listed = list_kernel_devices(self._proc)
         if len(listed) == len(self._devices):
@@ -201,7 +204,7 @@ class PynvmlLibrary:
     def _find_instances(self, session: Session, deadline: float) -> None:
         """List the MIG instances of every GPU, all at once. Instances of a GPU that does not answer stay.
 
-        A GPU that used up the time of opening must not leave the others busy with their lists.
+        The lists have time of their own, in case opening a GPU used up the time.
         """
         deadline = max(deadline, self._clock.monotonic() + self.patience * _LISTING)
         asked = [device for device in self._devices if device.attached and device.begin(device.list_instances)]

@@ -33,7 +33,7 @@ _VALUES = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
 
 
 class Session:
-    """Time between ``nvmlInit`` and ``nvmlShutdown``: its handles and GPM samples die with it.
+    """Session of the library, from ``nvmlInit`` to ``nvmlShutdown``. Its handles and GPM samples end with it.
 
     ``driver`` is the driver's version, empty if unknown. ``failure`` is the reason of its end, None before.
     ``answered``: some device gave a value in it.
@@ -137,7 +137,7 @@ class PynvmlDevice(Accelerator):
         self.partitioned = False
 
     def read(self, reading: Reading) -> Sequence[float]:
-        """Return the numbers of a reading. Memory in use is measured for each MIG instance."""
+        """Return the numbers of a reading. The memory in use of a device with MIG is measured for each instance."""
         if self.partitioned and reading is Reading.MEMORY:
             raise NvmlError("its MIG instances have its memory")
         if reading is Reading.UTILIZATION:
@@ -187,10 +187,7 @@ class PynvmlDevice(Accelerator):
         return structure
 
     def _read_utilization(self) -> Sequence[float]:
-        """Return the mean utilization since the last call where the driver has samples, else the last period's.
-
-        The first call has no start, so the driver's last period counts.
-        """
+        """Return the mean utilization since the last call if the driver has samples, else the driver's last period."""
         rates = self._call(self._module.nvmlDeviceGetUtilizationRates)
         found = [float(rates.gpu), float(rates.memory)]
         for place, kind in enumerate((_SAMPLES_OF_KERNELS, _SAMPLES_OF_MEMORY)):
@@ -283,7 +280,7 @@ class PynvmlDevice(Accelerator):
         )
 
     def list_processes(self) -> Sequence[DeviceProcess]:
-        """Return the processes that compute on it. Clients of MPS are in a separate list; their server is no user.
+        """Return the processes that compute on it, without the server of MPS, whose clients are in a separate list.
 
         https://docs.nvidia.com/deploy/mps/: `nvidia-smi` shows clients as M+C.
         """
@@ -305,7 +302,7 @@ class PynvmlDevice(Accelerator):
         ]
 
     def process_utilization(self) -> Mapping[int, float] | None:
-        """Return the utilization by process. NVML has a sample for each process that worked since a given time."""
+        """Return the utilization by process, from the samples of processes that worked since the last call."""
         try:
             samples = self._call(self._module.nvmlDeviceGetProcessUtilization, self._sampled_us)
         except NvmlError as error:
@@ -363,7 +360,7 @@ class PynvmlDevice(Accelerator):
         return answer
 
     def _call_library(self, function: Callable[..., Any], *arguments: Any) -> Any:  # noqa: ANN401
-        """Call the library, and convert its errors to ours."""
+        """Call the library, and convert its errors."""
         session = self._session
         if session is None:
             raise DeviceLostError(self.reason or f"gpu{self.index} is not open")
@@ -386,7 +383,7 @@ class PynvmlDevice(Accelerator):
 
 
 def _free(session: Session | None, sample: Any) -> None:  # noqa: ANN401
-    """Free a GPM sample; a sample of an ended session is already gone."""
+    """Free a GPM sample, unless its session has ended."""
     if session is None or session.failure is not None:
         return
     with suppress(session.module.NVMLError):

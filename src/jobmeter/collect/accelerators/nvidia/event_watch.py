@@ -48,9 +48,9 @@ _KINDS: Mapping[int, _EventKind] = {
 
 
 class EventWatch:
-    """Waits for the events of a session's GPUs in its own thread. The thread ends if no GPU has events.
+    """Waits for the events of a session's GPUs in a thread, and adds each event to its GPU.
 
-    The thread sleeps in the driver, and adds each event to its GPU. The collector reads the events from there.
+    The thread ends if no GPU has events.
     """
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ class EventWatch:
     def _run(self, session: Session) -> None:
         """Wait until ``stop``, the end of the session, or a failure.
 
-        After a failure the next collection registers the GPUs again. In a session a GPU without events is tried once.
+        After a failure the next collection registers the GPUs again. A GPU without events is tried once in a session.
         """
         module = session.module
         tried: dict[int, PynvmlDevice | None] = {}

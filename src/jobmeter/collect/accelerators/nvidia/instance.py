@@ -1,4 +1,4 @@
-"""MIG instance of a GPU: memory, processes and GPM are its own, all else is the GPU's; the kernel's list of GPUs."""
+"""MIG instance of a GPU: its memory, processes and GPM metrics. The rest is measured for the GPU."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -47,8 +47,8 @@ class MigDevice(PynvmlDevice):
     def read(self, reading: Reading) -> Sequence[float]:
         """Return the numbers of a reading: memory alone.
 
-        Compute instances of one GPU instance share its memory. Each instance reports the memory of its processes as
-        used. The first instance reports the total.
+        Compute instances of one GPU instance share its memory. Each reports the memory of its processes as used, and
+        the first one reports the total.
         """
         if reading is not Reading.MEMORY:
             raise NvmlError("it is measured for the whole GPU")

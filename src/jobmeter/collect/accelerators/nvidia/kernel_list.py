@@ -1,4 +1,4 @@
-"""GPUs of the kernel's driver, whether NVML opens them or not: /proc/driver/nvidia/gpus."""
+"""GPUs of the kernel's driver, also those that NVML cannot open: /proc/driver/nvidia/gpus."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -8,7 +8,7 @@ from jobmeter.model.device import normalize_pci_address
 
 
 class KernelDevice(NamedTuple):
-    """GPU of the kernel's driver; ``uuid`` is empty and ``minor`` absent if the driver does not tell."""
+    """GPU of the kernel's driver. An unknown ``uuid`` is empty, an unknown ``minor`` absent."""
 
     uuid: str
     minor: int | None
@@ -24,7 +24,7 @@ def list_kernel_devices(proc_root: str = "/proc") -> list[KernelDevice]:
 
 
 def _device(address: str, text: str) -> KernelDevice:
-    """A device of its address and lines such as ``GPU UUID:  GPU-5a3b...`` and ``Device Minor:  0``."""
+    """Parse lines such as ``GPU UUID:  GPU-5a3b...`` and ``Device Minor:  0``."""
     lines = (line.partition(":") for line in text.splitlines())
     found = {name.strip(): value.strip() for name, _, value in lines}
     uuid, minor = found.get("GPU UUID", ""), found.get("Device Minor", "")

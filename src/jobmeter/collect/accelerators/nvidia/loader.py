@@ -1,9 +1,8 @@
-"""Load the driver's library, and load it again when it appeared later or was replaced while the agent ran.
+"""Load the driver's library, and load it again if it appeared or was replaced while the agent ran.
 
-The dynamic linker alone is not enough. It caches for the life of a process that a folder was missing, and its cache's
-content. For the name of a loaded library it returns that library, although the file now has another version. An
-incompletely written file ends the process with SIGBUS. So the library is unloaded before the next attempt, searched by
-path, and its file has to be complete.
+The dynamic linker alone is not enough. It remembers that a folder was missing, and returns a loaded library for its
+name although the file has another version by now. A partly written file ends the process with SIGBUS. So the library is
+unloaded before the next attempt, searched by path, and its file has to be complete.
 """
 
 import _ctypes
@@ -50,7 +49,7 @@ _SEGMENT = Struct("<8xQ16xQ16x")
 class LibraryLoader:
     """Loads the module ``pynvml``, bound to the current library. For one thread.
 
-    While it is loaded again, no call of the library may run and no handle be used.
+    ``load`` and ``unload`` make all handles invalid. No call of the library may be running.
     """
 
     def __init__(self) -> None:
@@ -80,7 +79,7 @@ class LibraryLoader:
 
 
 def _bound(library: ctypes.CDLL) -> ModuleType:
-    """Bind the module permanently to that library instead of the one that it would load."""
+    """Bind the module permanently to a library."""
     module = import_module("pynvml")
     module.nvmlLib = library  # type: ignore[attr-defined]
     module._nvmlGetFunctionPointer_cache.clear()  # noqa: SLF001
@@ -95,7 +94,7 @@ def _list_mapped_folders() -> list[str]:
 
 
 def _list_configured_folders() -> list[str]:
-    """The folders of the dynamic linker's configuration, as ldconfig(8) reads it."""
+    """Return the folders of the dynamic linker's configuration, as ldconfig(8) reads it."""
     found = []
     for path in (_CONFIGURATION, *sorted(_CONFIGURATION.with_name("ld.so.conf.d").glob("*.conf"))):
         lines = (files.read(str(path)) or b"").decode(errors="replace").splitlines()
@@ -104,7 +103,7 @@ def _list_configured_folders() -> list[str]:
 
 
 def is_whole(path: Path) -> bool:
-    """True for a library file that contains everything that its headers name: it is completely written."""
+    """Return True for a library file that is completely written: it contains everything that its headers name."""
     try:
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size

@@ -215,8 +215,9 @@ def _read_or_none(device: PynvmlDevice, reading: Reading) -> Sequence[float] | N
 def _uuid_of_id(text: str) -> str:
     """Return the UUID of the GPU in an id of the device plug-in.
 
-    ``UUID::N`` is one of several that share the GPU in turns, ``UUID/N`` a part of it, and ``MIG-GPU-UUID/N/M`` an
-    instance of it, which stands for the GPU while the instance is unknown. https://github.com/NVIDIA/k8s-device-plugin#with-cuda-time-slicing.
+    ``UUID::N`` is one of several that share the GPU in turns, ``UUID/N`` a part of it. ``MIG-GPU-UUID/N/M`` is an
+    instance, which stands for the GPU while the instance is unknown.
+    https://github.com/NVIDIA/k8s-device-plugin#with-cuda-time-slicing.
     """
     name = text.partition("::")[0].partition("/")[0].removeprefix("MIG-GPU")
     return f"GPU{name}" if name.startswith("-") else name

@@ -23,8 +23,8 @@ def parse_cuda_devices(text: str, devices: Sequence[Numbered]) -> list[int]:
 
     ``devices`` are those that the process may open, in CUDA's order. The first entry decides whether the list has
     ordinals or UUIDs. The list ends at its first invalid entry: below 0, out of range, unknown, of the other kind, or
-    an ambiguous abbreviation of UUIDs. A device that is named twice leaves none visible. An ordinal is read as by
-    ``strtol``: ``1gpu`` is 1. CUDA shows one MIG instance at most: the first of the list, or of a device with MIG.
+    an ambiguous abbreviation of UUIDs. A list that names a device twice makes none visible. CUDA shows one MIG instance
+    at most: the first of the list, or of a device with MIG.
     """
     if text.strip().startswith(_MIG):
         return find_instances(text.split(",")[:1], devices)
@@ -45,9 +45,9 @@ def parse_cuda_devices(text: str, devices: Sequence[Numbered]) -> list[int]:
 
 
 def find_instances(entries: Sequence[str], devices: Sequence[Numbered]) -> list[int]:
-    """Return the MIG instances of entries, without others.
+    """Return the MIG instances of entries: ``MIG-UUID``, also abbreviated, or ``MIG-GPU-UUID/INSTANCE/PLACE``.
 
-    Their forms are ``MIG-UUID``, also abbreviated, and ``MIG-GPU-UUID/INSTANCE/PLACE`` of drivers before 470.
+    Drivers before 470 have the second form.
     """
     parts = [device for device in devices if device.part is not None]
     found = []

@@ -1,7 +1,7 @@
-"""Answers of a job manager, limited to the used fields.
+"""Used fields of a job manager's answers.
 
-Source: https://nightlies.apache.org/flink/flink-docs-release-1.20/docs/ops/rest_api/. Times are epoch milliseconds, -1
-for events that have not happened.
+https://nightlies.apache.org/flink/flink-docs-release-1.20/docs/ops/rest_api/. Times are epoch milliseconds, -1 for
+events that have not happened.
 """
 
 import msgspec
@@ -11,7 +11,7 @@ TERMINAL = frozenset({"FINISHED", "FAILED", "CANCELED"})
 
 
 class Summary(msgspec.Struct, frozen=True, rename="kebab"):
-    """Job in ``/jobs/overview``. ``last_modification`` is the last time at which one of its tasks changed its state."""
+    """Job in ``/jobs/overview``. ``last_modification`` is the last change of the state of any of its tasks."""
 
     jid: str
     name: str
@@ -22,7 +22,7 @@ class Summary(msgspec.Struct, frozen=True, rename="kebab"):
 
 
 class FlinkOverview(msgspec.Struct, frozen=True):
-    """``/jobs/overview``."""
+    """Answer of ``/jobs/overview``."""
 
     jobs: list[Summary] = []
 
@@ -36,7 +36,7 @@ class Vertex(msgspec.Struct, frozen=True):
 
 
 class Details(msgspec.Struct, frozen=True, rename="kebab"):
-    """Answer of ``/jobs/JOB``. ``timestamps`` has the time at which the job entered each state, 0 for never."""
+    """Answer of ``/jobs/JOB``. ``timestamps`` are the times at which the job entered each state, 0 for never."""
 
     jid: str
     name: str
@@ -59,13 +59,13 @@ class Subtask(msgspec.Struct, frozen=True, rename="kebab"):
 
 
 class Subtasks(msgspec.Struct, frozen=True):
-    """``/jobs/JOB/vertices/TASK``."""
+    """Answer of ``/jobs/JOB/vertices/TASK``."""
 
     subtasks: list[Subtask] = []
 
 
 class FlinkFailure(msgspec.Struct, frozen=True, rename="camel"):
-    """Reason of a restart or failure of a job. The names of task and task manager are None if unknown."""
+    """Reason of a restart or failure of a job. An unknown task or task manager is None."""
 
     exception_name: str
     timestamp: int
@@ -82,7 +82,7 @@ class FlinkHistory(msgspec.Struct, frozen=True):
 
 
 class Exceptions(msgspec.Struct, frozen=True, rename="camel"):
-    """``/jobs/JOB/exceptions``."""
+    """Answer of ``/jobs/JOB/exceptions``."""
 
     exception_history: FlinkHistory = FlinkHistory()
 

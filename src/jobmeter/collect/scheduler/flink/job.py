@@ -35,7 +35,7 @@ def convert_state(state: str) -> JobState:
 class FlinkJob:
     """Job since it was first listed.
 
-    ``failures`` are oldest first. ``counted`` is Flink's own count of its restarts, which is delayed.
+    ``failures`` are oldest first. ``counted`` is Flink's own count of restarts, which is delayed.
     """
 
     listed: Summary
@@ -58,7 +58,7 @@ class FlinkJob:
 
     @property
     def restarts(self) -> int:
-        """Number of restarts, which is the number of its current or last attempt."""
+        """Number of restarts: the number of its current or last attempt."""
         last = len(self.failures) - (1 if self.failed else 0)
         self._restarts = max(self._restarts, self.counted, last)
         return self._restarts
@@ -97,7 +97,7 @@ def take_job_events(job: FlinkJob) -> list[EventRecord]:
 
 
 def make_lost_record(job: FlinkJob, reported_ms: int) -> JobRecord:
-    """Return the record of a job that ran and that the job manager no longer lists: its end is unknown."""
+    """Return the record of a job that the job manager no longer lists: its end is unknown."""
     return JobRecord(
         job_id=job.listed.jid,
         state=JobState.UNKNOWN,
@@ -107,7 +107,7 @@ def make_lost_record(job: FlinkJob, reported_ms: int) -> JobRecord:
 
 
 def parse_host(endpoint: str) -> str:
-    """Return the host of ``host:port`` as a node name; empty for an invalid one, such as ``(unassigned)``."""
+    """Return the host of ``host:port`` as a node name; empty for any other text, such as ``(unassigned)``."""
     host = endpoint.rpartition(":")[0].strip("[]")
     return host if host and is_name(host) else ""
 
@@ -164,7 +164,7 @@ def _attempts(job: FlinkJob, cluster: str) -> None:
 
 
 def _add_subtask(job: FlinkJob, cluster: str, subtask: Subtask, since: int) -> None:
-    """Add the subtask to the latest attempt, which began at ``since``; a restart may not affect every subtask."""
+    """Add the subtask to the latest attempt, which began at ``since``. A restart may not affect every subtask."""
     key = (name_task_manager(subtask), job.restarts)
     start = max(subtask.start_time, since)
     reported = job.replicas.get(key)
@@ -220,7 +220,7 @@ def _place(failure: FlinkFailure) -> str:
 
 
 def _cause(failure: FlinkFailure) -> str:
-    """Return the exception at the root: the last cause of the trace."""
+    """Return the last cause of the trace, the root exception."""
     lines = [line for line in failure.stacktrace.splitlines() if line and not line.startswith(("\t", " "))]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     return escape_invalid((causes or lines[:1] or [failure.exception_name])[-1])

@@ -1,7 +1,7 @@
 """Map Flink's metrics to the catalogue, with their conversion.
 
-Source: https://nightlies.apache.org/flink/flink-docs-release-1.20/docs/ops/metrics/. The catalogue's names are Blink's;
-if Flink's metric differs from Blink's, the nearest is used, see docs/how-to/flink.md.
+https://nightlies.apache.org/flink/flink-docs-release-1.20/docs/ops/metrics/. The catalogue's names are Blink's. If
+Flink lacks a metric of Blink, the nearest one is used, see docs/how-to/flink.md.
 """
 
 import math
@@ -15,7 +15,7 @@ UNSET = -1.0
 
 
 class Measured(NamedTuple):
-    """A value of the metric ``flink.<name>``; ``labels`` are sorted by name."""
+    """Value of the metric ``flink.<name>``; ``labels`` are sorted by name."""
 
     name: str
     value: float
@@ -43,15 +43,10 @@ _OF_TASK_MANAGERS = {
 _GC = "Status.JVM.GarbageCollector."
 _CMS = "ConcurrentMarkSweep"
 _OLD = (
-    _CMS,
-    "G1_Old_Generation",
-    "PS_MarkSweep",
-    "MarkSweepCompact",
-    "ZGC_Major_Cycles",
-    "ZGC_Cycles",
-    "Shenandoah_Cycles",
+    *(_CMS, "G1_Old_Generation", "PS_MarkSweep", "MarkSweepCompact"),
+    *("ZGC_Major_Cycles", "ZGC_Cycles", "Shenandoah_Cycles"),
 )
-"""Garbage collectors of the old generation, like CMS; a JVM has one of them."""
+"""Garbage collectors of the old generation. A JVM has one of them."""
 TASK_MANAGER = (
     CPU_TIME,
     *_OF_TASK_MANAGERS,
@@ -73,7 +68,7 @@ _PER_RECORD = (
     ("waitInput.histogram.mean", "idleTimeMsPerSecond", "numRecordsInPerSecond"),
     ("waitOutput.histogram.mean", "backPressuredTimeMsPerSecond", "numRecordsOutPerSecond"),
 )
-"""Times per second, over the records per second: the mean of one record."""
+"""Times per second, divided by the records per second: the mean of one record."""
 _TASK = frozenset(name for _, names, _ in _OF_TASKS for name in names) | {one for row in _PER_RECORD for one in row[1:]}
 
 _OPERATOR = frozenset({"watermarkLatency", "lateRecordsDroppedRate", "numLateRecordsDropped"})
@@ -82,17 +77,10 @@ _LAGS = {
     "currentFetchEventTimeLag": "fetched_delay",
     "sourceIdleTime": "no_data_delay",
 }
-_SOURCE = frozenset(
-    {
-        *_LAGS,
-        "numRecordsIn",
-        "numRecordsInPerSecond",
-        "numRecordsOutPerSecond",
-        "numRecordsInErrors",
-        "numBytesIn",
-        "numBytesInPerSecond",
-    }
-)
+_SOURCE = _LAGS.keys() | {
+    *("numRecordsIn", "numRecordsInPerSecond", "numRecordsInErrors", "numRecordsOutPerSecond"),
+    *("numBytesIn", "numBytesInPerSecond"),
+}
 _SINK = frozenset({"numRecordsSend", "numRecordsInPerSecond", "numRecordsOutPerSecond"})
 _STATE = re.compile(
     r"(?P<operator>.+)\.state_name\..+\.(?P<kind>valueStateGet|mapStateGet|listStateGet|reducingStateGet|"
@@ -121,12 +109,12 @@ def measure_task_manager(read: Mapping[str, float]) -> Iterator[Measured]:
 
 
 def select(names: Iterable[str]) -> list[str]:
-    """Select a subtask's metrics that ``measure_subtask`` reads, in order."""
+    """Return the metrics of a subtask that ``measure_subtask`` reads, in order."""
     return sorted(name for name in names if name in _TASK or _LATENCY.fullmatch(name) or _split_operator(name))
 
 
 def measure_subtask(read: Mapping[str, float]) -> Iterator[Measured]:
-    """Yield values of one subtask and of its operators, which a label names."""
+    """Yield values of one subtask and of its operators, which are labels."""
     for name, theirs, factor in _OF_TASKS:
         value = next((found for one in theirs if (found := _number(read, one)) is not None), None)
         if value is not None:

@@ -1,4 +1,4 @@
-"""Samples of a job of Flink: read from the job manager by job, task and task manager."""
+"""Samples of a job of Flink, read from the job manager by job, task and task manager."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -15,7 +15,7 @@ from jobmeter.model.series import MAX_LABEL_VALUE, Series
 JOB_MANAGER = "jobmanager"
 """Replica of a job's own metrics, as in Flink's Prometheus reporter."""
 _LIST_MS = 60_000
-"""Lifetime in milliseconds of a cached list of a task's metrics: operators register some late."""
+"""Milliseconds for which the list of a task's metrics is cached. Operators register some late."""
 
 
 @dataclass(slots=True)
@@ -27,7 +27,7 @@ class _Listed:
 
 @dataclass(slots=True, eq=False)
 class FlinkMeter:
-    """Measures jobs. It caches, for each running job, the names of its tasks' metrics, and its count of restarts."""
+    """Measures jobs. Caches the names of the metrics of tasks, and the count of restarts, of running jobs."""
 
     rest: FlinkRest
     cluster: str
@@ -35,10 +35,7 @@ class FlinkMeter:
     _restarts: dict[str, tuple[float, int]] = field(default_factory=dict)
 
     def measure(self, job: FlinkJob, exclusive: frozenset[str], now_ms: int) -> list[Sample]:
-        """Return the samples of a running job. ``exclusive`` are the task managers that only work for this job.
-
-        Values that Flink has not collected yet, or does not measure, are absent.
-        """
+        """Return the samples of a running job. ``exclusive`` are the task managers that work only for this job."""
         details = job.details
         if details is None:
             return []
@@ -125,7 +122,7 @@ def _task_managers(job: FlinkJob) -> list[tuple[str, str]]:
 
 
 def _tasks(details: Details) -> list[str]:
-    """Name the tasks: their chains of operators, made unique if long or equal."""
+    """Return the names of the tasks: their chains of operators, made unique if long or equal."""
     names = [escape_invalid(vertex.name) for vertex in details.vertices]
     alike = Counter(name[: MAX_LABEL_VALUE - 10] for name in names)
     return [

@@ -1,4 +1,4 @@
-"""Client of a job manager's REST interface and its answers, with limits of requests, time and bytes."""
+"""Client of a job manager's REST interface, with limits of requests, time and bytes."""
 
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
@@ -7,8 +7,8 @@ from urllib.parse import quote, urlsplit
 import msgspec
 import urllib3
 
+from jobmeter.collect.http_get import get
 from jobmeter.collect.scheduler.flink.answers import FlinkReading
-from jobmeter.collect.scheduler.http import get
 from jobmeter.errors import ConfigurationError, LimitExceededError, UnavailableError
 
 SECONDS = 20.0
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class FlinkRest:
-    """A client of a job manager at ``http(s)://[USER:PASSWORD@]HOST[:PORT][/PATH]``."""
+    """Client of a job manager at ``http(s)://[USER:PASSWORD@]HOST[:PORT][/PATH]``."""
 
     def __init__(self, address: str, most_requests: int = MOST_REQUESTS) -> None:
         """Raise ConfigurationError for an invalid address."""
@@ -49,7 +49,7 @@ class FlinkRest:
         self._pool.clear()
 
     def get(self, path: str, kind: type[T]) -> T | None:
-        """Return the answer; None for objects that the job manager does not have (any more).
+        """Return the answer; None for objects that the job manager does not have.
 
         Raises UnavailableError for an unexpected answer, LimitExceededError after too many requests.
         """
@@ -69,11 +69,11 @@ class FlinkRest:
             ) from error
 
     def list_names(self, path: str) -> list[str]:
-        """Return the names of the metrics; empty at first, because Flink collects them only after a request."""
+        """Return the names of the metrics. Flink collects metrics only after a request, so the first list is empty."""
         return [one.id for one in self.get(path, list[FlinkReading]) or []]
 
     def read_values(self, path: str, names: Sequence[str]) -> dict[str, float]:
-        """Return the values of existing metrics by name; other values than numbers are left out."""
+        """Return the values of existing metrics by name. Values that are no numbers are left out."""
         found: dict[str, float] = {}
         for some in _chunks(names):
             for one in self.get(f"{path}?get={some}", list[FlinkReading]) or []:

@@ -1,4 +1,4 @@
-"""Flink cluster as a ``Scheduler``: its jobs and their metrics, which are read at intervals."""
+"""Flink cluster as a ``Scheduler``: its jobs and their metrics."""
 
 import logging
 from dataclasses import replace
@@ -27,9 +27,9 @@ from jobmeter.model.sample import Sample
 from jobmeter.model.series import DEFAULT_PROJECT, check_series
 
 _READ_MS = 60_000
-"""Largest age in milliseconds of the details of a running job while Flink reports no change."""
+"""Largest age in milliseconds of the details of a running job without reported changes."""
 _CACHED_MS = 6_000
-"""Time in milliseconds after a change in which details are read again: Flink caches them (``web.refresh-interval``)."""
+"""Milliseconds after a change for which details are read again: Flink caches them (``web.refresh-interval``)."""
 _STATE = "flink.json"
 _TOUCH = "/jobmanager/metrics?get=taskSlotsTotal"
 
@@ -45,7 +45,7 @@ class _SavedState(msgspec.Struct):
 
 
 class FlinkCluster(Scheduler):
-    """Scheduler of a Flink cluster. For one thread; ``state`` is a folder that outlives the program."""
+    """Scheduler of a Flink cluster. For one thread. ``state`` is a folder for its state."""
 
     def __init__(self, cluster: str, rest: FlinkRest, state: Path | None = None) -> None:
         self._cluster = cluster
@@ -76,7 +76,7 @@ class FlinkCluster(Scheduler):
         for jid in gone:
             del self._jobs[jid]
         self._answered_ms = now_ms
-        # So that a job that disappeared during a restart of this program is reported.
+        # A job that disappears during a restart of this program is then reported.
         self._state.save(_SavedState(now_ms, [job.listed for job in self._jobs.values() if not job.over]))
         return Records(jobs=jobs, events=events)
 
@@ -141,7 +141,7 @@ class FlinkCluster(Scheduler):
 
 
 def _is_legal(found: JobRecord | EventRecord | Sample) -> bool:
-    """True if a server would accept it: one illegal name must not block all other samples."""
+    """Return True if a server would accept it. One illegal name must not block the other samples."""
     try:
         if isinstance(found, JobRecord):
             check_record(found)

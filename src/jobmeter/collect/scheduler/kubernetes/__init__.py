@@ -1,1 +1,1 @@
-"""Kubernetes cluster: its API server is watched once, and its pods are replicas of the jobs that own them."""
+"""Kubernetes cluster. Its API server is watched once, and its pods are replicas of the jobs that own them."""

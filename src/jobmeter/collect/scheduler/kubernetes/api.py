@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 _PAGE = 500
 _CONNECT_SECONDS = 10.0
 _WATCH_SECONDS = 270
-"""Length of a watch in seconds; then the next one begins at its end."""
+"""Length of a watch in seconds. The next one begins at its end."""
 _MOST_BYTES = 256 * 2**20
-"""Most bytes of a page; a line of a watch may have a sixteenth of it."""
+"""Most bytes of a page. A line of a watch may have a sixteenth of it."""
 
 
 class GoneError(UnavailableError):
@@ -38,7 +38,7 @@ class HttpApi:
     """Client of an API server. Thread-safe."""
 
     def __init__(self, kubeconfig: str | None, context: str | None) -> None:
-        """``kubeconfig`` None: the pod's own account inside a cluster, else ``KUBECONFIG`` or ``~/.kube/config``.
+        """Without ``kubeconfig``: the pod's own account inside a cluster, else ``KUBECONFIG`` or ``~/.kube/config``.
 
         Raises ConfigurationError if the cluster is not configured, or lightkube is not installed.
         """
@@ -71,7 +71,7 @@ class HttpApi:
             raise ConfigurationError(f"the cluster's configuration cannot be used: {error}") from error
 
     def read_page(self, path: str, token: str) -> bytes:
-        """Return a page of a list; ``token`` comes from the previous page, empty for the first.
+        """Return a page of a list. ``token`` comes from the previous page, empty for the first.
 
         Raises GoneError for an expired token, AbsentError for an unknown path, DeniedError for a forbidden one, else
         UnavailableError.
@@ -86,7 +86,7 @@ class HttpApi:
             return bytes(body)
 
     def watch(self, path: str, version: str) -> Iterator[bytes]:
-        """Yield the events since that version, one per line, until the server ends the watch. Raises as ``page``.
+        """Yield the events since a version, one per line, until the server ends the watch. Raises as ``read_page``.
 
         An empty line comes first, when the server has accepted the watch.
         """

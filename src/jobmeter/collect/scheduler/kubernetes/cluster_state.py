@@ -1,4 +1,4 @@
-"""Jobs of a cluster and their pods with their names, built from changes of the API server's objects."""
+"""Jobs of a cluster and their named pods, built from changes of the API server's objects."""
 
 import logging
 from collections.abc import Collection, Iterable, Iterator
@@ -20,7 +20,7 @@ from jobmeter.collect.scheduler.kubernetes.saved_state import SavedJob, SavedPod
 from jobmeter.model.job import JobState
 
 _TRIES = 3
-"""Retries for a pod without its owner: the two arrive by different watches."""
+"""Retries for a pod without its owner. The two arrive by different watches."""
 _PATIENCE_MS = 10_000
 """Least wait in milliseconds of a pod for an owner whose kind is listed. After it the owner does not exist."""
 _PASSIVE = frozenset({"ReplicaSet", "StatefulSet", "RayCluster", "LeaderWorkerSet"})
@@ -31,14 +31,14 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class ClusterMember:
-    """Pod of a job; ``runs`` by their number in the pod."""
+    """Pod of a job. ``runs`` are by their number in the pod."""
 
     pod: PodObject
     place: SavedPod
     runs: dict[int, PodRun] = field(default_factory=dict)
     presence: OwnerPresence = OwnerPresence.THERE
     node_uid: str = ""
-    """Uid of the pod on its node: of a static pod the kubelet's own, else the API server's."""
+    """Uid of the pod on its node: the kubelet's own for a static pod, else the API server's."""
 
 
 @dataclass(slots=True)
@@ -67,12 +67,11 @@ class ClusterJob:
 class ClusterState:
     """Applies changes, and returns the affected jobs. For one thread.
 
-    Jobs are identified by ``RootOwner.key``, which includes the namespace: no pod is a member of another namespace's
-    job.
+    The key of a job, ``RootOwner.key``, includes the namespace: no pod is a member of another namespace's job.
     """
 
     def __init__(self, saved: SavedState, *, by_namespace: bool, namespaces: frozenset[str]) -> None:
-        """``by_namespace``: each namespace is a project. ``namespaces`` are the reported ones, empty: all."""
+        """``by_namespace``: each namespace is a project. ``namespaces`` are the reported ones; empty: all."""
         self.saved = saved
         self.jobs: dict[str, ClusterJob] = {}
         self._by_namespace = by_namespace
@@ -107,7 +106,7 @@ class ClusterState:
             self.delete_workload(uid, now_ms, OwnerPresence.MISSING)
 
     def update_pods(self, found: Iterable[PodObject], now_ms: int, behind: Collection[OwnerKind] = ()) -> None:
-        """Add or update pods; several states of one pod in order of time.
+        """Add or update pods. Several states of one pod are in order of time.
 
         ``behind`` are the kinds of owners whose watch is interrupted.
         """
@@ -117,7 +116,7 @@ class ClusterState:
                 self._update(pod)
 
     def retry_waiting(self, now_ms: int, behind: Collection[OwnerKind] = ()) -> None:
-        """Retry to find the owners of waiting pods, once per poll."""
+        """Search the owners of waiting pods again, once per poll."""
         for waiting in self._waiting.values():
             waiting.tries += 1
         self.update_pods([waiting.pod for waiting in self._waiting.values()], now_ms, behind)
@@ -147,7 +146,7 @@ class ClusterState:
         return (self.jobs[key] for key in dirty if key in self.jobs)
 
     def list_lost(self) -> list[SavedJob]:
-        """Return jobs that were alive in the stored state and no longer exist, each once."""
+        """Return jobs of the stored state that no longer exist, each once."""
         names = [key for key in self.saved.jobs if key not in self.jobs]
         return [self.saved.jobs.pop(key) for key in names]
 
@@ -188,7 +187,7 @@ class ClusterState:
         self._note(job, member)
 
     def _withdraw(self, member: ClusterMember) -> None:
-        """Withdraw the claim of a pod that it mirrors a static pod."""
+        """Withdraw a pod's claim that it mirrors a static pod."""
         place = member.pod.spec.node_name, member.pod.static_uid
         claims = self._mirrors.get(place, {})
         claims.pop(member.pod.metadata.uid, None)
@@ -197,7 +196,7 @@ class ClusterState:
             self._mirrors.pop(place, None)
 
     def _share_out(self, claims: Collection[str]) -> None:
-        """Assign a static pod to the only pod that claims to mirror it; with several claims, to none of them."""
+        """Assign a static pod to the only pod that claims to mirror it, and to no pod if several do."""
         for uid in claims:
             job = self.jobs[self._job_of_pod[uid]]
             member = job.members[uid]
@@ -224,7 +223,7 @@ class ClusterState:
         if root is None:
             self._waiting[metadata.uid] = _Waiting(pod, now_ms) if waiting is None else replace(waiting, pod=pod)
             return False
-        job = self._get_job(root, metadata.uid)
+        job = self._get_job(root)
         job.owner = job.owner or self._owners.find_workload(root)
         job.members[metadata.uid] = ClusterMember(pod, self._get_place(job, pod))
         self._job_of_pod[metadata.uid] = root.key
@@ -248,7 +247,7 @@ class ClusterState:
         return found.root if now_ms - waiting.since_ms >= _PATIENCE_MS else None
 
     def _was_in(self, owner: RootOwner, pod: PodObject) -> bool:
-        """True if the pod was a member of the owner's job before a restart."""
+        """Return True if the pod was a member of the owner's job before a restart."""
         saved = self.saved.jobs.get(owner.key)
         return saved is not None and pod.metadata.uid in saved.pods
 
@@ -256,11 +255,11 @@ class ClusterState:
         job = self.jobs.get(self._job_of_pod.get(uid, ""))
         return job.members[uid].pod.metadata if job else None
 
-    def _get_job(self, root: RootOwner, pod: str = "") -> ClusterJob:
-        """Return the job of a root owner, created if missing; ``pod`` is the uid of the joining pod."""
+    def _get_job(self, root: RootOwner) -> ClusterJob:
+        """Return the job of a root owner, created if missing."""
         if root.key not in self.jobs:
             project = root.namespace if self._by_namespace else ""
-            saved = self.saved.adopt(root.key, root.name, project, verified=root.verified, pod=pod)
+            saved = self.saved.adopt(root.key, root.name, project)
             self.jobs[root.key] = ClusterJob(saved.job_id, project, root)
         return self.jobs[root.key]
 
@@ -280,7 +279,7 @@ class ClusterState:
 
 
 def _free(role: str, places: dict[str, SavedPod]) -> str:
-    """Return the first replica of a role whose pod has failed, for this pod to replace; else the next one."""
+    """Return the first replica of a role whose pod has failed, for a replacement; else the next one."""
     last = {place.replica: place for place in places.values()}
     number = 0
     while (place := last.get(f"{role}-{number}")) is not None and not place.failed:

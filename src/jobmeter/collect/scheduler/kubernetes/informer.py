@@ -19,13 +19,13 @@ from jobmeter.model.backoff import compute_backoff
 from jobmeter.model.time import Clock, SystemClock
 
 _MOST_CHANGES = 50_000
-"""Most changes that wait for the next poll, besides the objects of a list; the watch is read no faster."""
+"""Most changes that wait for the next poll, besides the objects of a list. Then the watch pauses."""
 _FIRST_WAIT, _LONGEST_WAIT = 1.0, 60.0
-"""Seconds between attempts after one and after many failures."""
+"""Seconds between attempts after one failure and after many."""
 _STEADY_SECONDS = 30.0
-"""Length of a watch in seconds that counts as working: the next failure counts as the first one."""
+"""Length of a watch in seconds after which the next failure counts as the first one."""
 _ABSENT_WAIT = 300.0
-"""Seconds until a kind is listed again that the API server did not have, or refused to show."""
+"""Seconds until a kind is listed again that the API server lacked, or refused to show."""
 _FULL_SECONDS = 1.0
 _LOG_SECONDS = 60.0
 _READY_SECONDS = 20.0
@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ObjectChange(Generic[T]):
-    """Change of an object: ``found`` is absent if it was deleted.
+    """Change of an object. ``found`` is absent if it was deleted.
 
     ``uids`` marks the end of a complete list and has the uids of all its objects: any other object was deleted
     unobserved.
@@ -67,7 +67,7 @@ class _Status(msgspec.Struct, frozen=True):
 
 
 class Informer(Generic[T]):
-    """Reads on its own thread from ``start`` on. ``take`` belongs to one thread."""
+    """Reads in its own thread from ``start`` on. ``take`` is for one thread."""
 
     def __init__(self, api: HttpApi, path: str, kind: type[T], *, optional: bool, clock: Clock | None = None) -> None:
         """``optional``: the API server may lack the kind, or refuse to show it."""
@@ -93,7 +93,7 @@ class Informer(Generic[T]):
         Thread(target=self.run, name=f"watch {self.path}", daemon=True).start()
 
     def wait_ready(self) -> bool:
-        """Wait up to 20 seconds for ``ready``, and return whether it is set."""
+        """Wait up to 20 seconds for ``ready``. Return whether it is set."""
         return self.ready.wait(_READY_SECONDS)
 
     def stop(self) -> None:
@@ -112,7 +112,7 @@ class Informer(Generic[T]):
                 return
 
     def _attempt(self) -> float:
-        """List if due, and watch until that ends. Returns the seconds until the next attempt."""
+        """List if due, and watch until that ends. Return the seconds until the next attempt."""
         self._answered = None
         try:
             if not self._version:
@@ -144,7 +144,7 @@ class Informer(Generic[T]):
         self._answered, self.problem = self._clock.monotonic(), ""
 
     def _note_hidden_kind(self, error: AbsentError | DeniedError) -> float:
-        """Note that the API server lacks the kind, or refuses to show it. Returns the seconds until the next list."""
+        """Note that the API server lacks the kind, or refuses to show it. Return the seconds until the next list."""
         self._version = ""
         if not self._optional:
             self.problem = error.message
@@ -212,7 +212,7 @@ class Informer(Generic[T]):
         return ObjectChange(uid, found)
 
     def _count_skipped(self, error: Exception) -> None:
-        """Count a skipped object, which must not hide all others. Logged at most once a minute."""
+        """Count a skipped object, which must not hide the others. Log it at most once a minute."""
         self._odd += 1
         now = self._clock.monotonic()
         if self._odd_logged is None or now - self._odd_logged >= _LOG_SECONDS:

@@ -1,4 +1,4 @@
-"""Instance type of a job: the requests of one of its working pods."""
+"""Instance type of a job: the requests of one of its workers."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -19,8 +19,7 @@ def find_instance_type(job: ClusterJob) -> InstanceType | None:
     """Return the request of most pods of the job; None if no pod requests anything.
 
     Coordinators count only in a job that consists of them. If its workers are gone, or do not exist yet, the owner's
-    specification counts. Among equally frequent requests the largest is chosen. The order in which pods arrive does not
-    matter.
+    specification counts. Among equally frequent requests the largest counts, whatever the order of the pods.
     """
     newest = select_newest_pods(job)
     workers = [member for member in newest if member.place.replica.rpartition("-")[0] not in _COORDINATORS]
@@ -32,7 +31,7 @@ def find_instance_type(job: ClusterJob) -> InstanceType | None:
 
 
 def select_newest_pods(job: ClusterJob) -> list[ClusterMember]:
-    """Return the newest pod of each replica: together they are the job's requests."""
+    """Return the newest pod of each replica, which together have the job's requests."""
     return list({member.place.replica: member for member in job.members.values()}.values())
 
 

@@ -1,4 +1,4 @@
-"""Kubernetes as a kind of scheduler: connection to its API server."""
+"""Kubernetes as a kind of scheduler."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -27,7 +27,7 @@ def _make(cluster: str, options: Mapping[str, str | None], state: Path | None) -
         state=state,
         by_namespace=projects == "namespace",
         namespaces=frozenset(filter(None, names)),
-        user_label=options.get("user-label") or options.get("user_label") or "",
+        user_label=options.get("user_label") or "",
     )
 
 

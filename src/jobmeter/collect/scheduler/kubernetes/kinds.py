@@ -12,7 +12,7 @@ from jobmeter.model.job import JobState
 
 @dataclass(frozen=True, slots=True)
 class WorkloadStatus:
-    """Status of a workload; without a state, it follows from the pods. Epoch milliseconds."""
+    """Status of a workload, in epoch milliseconds. A missing state follows from the pods."""
 
     state: JobState | None = None
     start: int | None = None
@@ -31,7 +31,7 @@ class OwnerKind:
 
     @property
     def group(self) -> str:
-        """API group, as in the ``apiVersion`` of a reference before the slash."""
+        """API group: the part of an ``apiVersion`` before the slash."""
         return self.path.split("/")[1]
 
 
@@ -45,7 +45,7 @@ def _conditions(workload: Workload) -> dict[str, PodCondition]:
 
 
 def _read_conditions(workload: Workload) -> WorkloadStatus:
-    """Read the status of batch/v1 Job, JobSet and the jobs of Kubeflow: they differ in one word."""
+    """Read the status of batch/v1 Job, JobSet and the jobs of Kubeflow, which differ in one word."""
     conditions = _conditions(workload)
     start = read_time(workload.status.get("startTime"))
     done = conditions.get("Complete") or conditions.get("Completed") or conditions.get("Succeeded")
@@ -101,7 +101,7 @@ def _volcano(workload: Workload) -> WorkloadStatus:
 
 
 def _read_state_word(said: Mapping[str, Any], state: JobState | None, end: str) -> WorkloadStatus:
-    """Read the status by the word for its state; the field ``end`` and the reason count once it is over."""
+    """Read the status by the word for its state. The field ``end`` and the reason count once it is over."""
     if state is None or not state.finished:
         return WorkloadStatus(state)
     reason, message = (str(said.get(name) or "") for name in ("reason", "message"))
@@ -109,7 +109,7 @@ def _read_state_word(said: Mapping[str, Any], state: JobState | None, end: str) 
 
 
 def defer_to_pods(_workload: Workload) -> WorkloadStatus:
-    """Return an empty status, for kinds whose end follows from their pods."""
+    """Return an empty status: the end of the kind follows from its pods."""
     return WorkloadStatus()
 
 
@@ -129,4 +129,4 @@ KINDS = (
 )
 """Kinds that are watched if the API server has them."""
 SCHEDULES = frozenset({"CronJob"})
-"""Kinds that create jobs but are not jobs: each object that they own is a job."""
+"""Kinds that create jobs but are none: each object that they own is a job."""

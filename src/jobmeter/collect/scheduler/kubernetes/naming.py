@@ -1,7 +1,4 @@
-"""Replica of a pod: by the labels of its controller, else by its number in order.
-
-The labels belong to batch/v1, JobSet, Kubeflow's training operator, Volcano, KubeRay and LeaderWorkerSet.
-"""
+"""Replica of a pod: by the labels of its controller, else by its number in order."""
 
 import re
 from dataclasses import dataclass
@@ -21,7 +18,7 @@ _MOST = 64
 
 @dataclass(frozen=True, slots=True)
 class ReplicaSlot:
-    """Name of a replica, and its rank if the labels state it. ``name`` empty: the next free one of ``role``."""
+    """Name of a replica, and its rank if the labels have it. Without a name it is the next free one of ``role``."""
 
     name: str = ""
     rank: int | None = None
@@ -29,7 +26,10 @@ class ReplicaSlot:
 
 
 def read_slot(pod: PodObject) -> ReplicaSlot:
-    """Read the replica from the pod's labels."""
+    """Return the replica by the pod's labels.
+
+    They belong to batch/v1, JobSet, Kubeflow's training operator, Volcano, KubeRay and LeaderWorkerSet.
+    """
     label = pod.metadata.find_label
     task = label(f"{_VOLCANO}task-spec"), label(f"{_VOLCANO}task-index")
     if all(task):

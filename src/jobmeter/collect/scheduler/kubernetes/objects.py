@@ -1,7 +1,4 @@
-"""Used fields of the API server's objects (https://kubernetes.io/docs/reference/kubernetes-api/).
-
-Absent fields are None or empty, never a guess.
-"""
+"""Used fields of the API server's objects (https://kubernetes.io/docs/reference/kubernetes-api/)."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -41,13 +38,13 @@ class Metadata(msgspec.Struct, rename="camel", frozen=True):
     owner_references: list[Reference] | None = None
 
     def find_label(self, *names: str) -> str:
-        """Return the value of the first of these labels that exists, else of these annotations; empty without any."""
+        """Return the value of the first of these labels, else of these annotations; empty without any."""
         both = {**(self.annotations or {}), **(self.labels or {})}
         return next((both[name] for name in names if both.get(name)), "")
 
     @property
     def owner(self) -> Reference | None:
-        """Controller of the object; the first owner if none is marked as controller."""
+        """Controller of the object, else its first owner."""
         owners = self.owner_references or []
         return next((owner for owner in owners if owner.controller), owners[0] if owners else None)
 
@@ -68,7 +65,7 @@ class Running(msgspec.Struct, rename="camel", frozen=True):
 
 
 class ContainerState(msgspec.Struct, rename="camel", frozen=True):
-    """State of a container: one field is set, or neither while it waits."""
+    """State of a container. Neither field is set while it waits."""
 
     running: Running | None = None
     terminated: Terminated | None = None
@@ -131,7 +128,7 @@ class PodStatus(msgspec.Struct, rename="camel", frozen=True):
 
 
 class PodObject(msgspec.Struct, rename="camel", frozen=True):
-    """A pod."""
+    """Pod."""
 
     metadata: Metadata = Metadata()
     spec: PodSpec = PodSpec()
@@ -159,7 +156,7 @@ class PodObject(msgspec.Struct, rename="camel", frozen=True):
 
 
 class Workload(msgspec.Struct, rename="camel", frozen=True):
-    """Object that owns pods, or owns their owners. The meaning of its status depends on its kind."""
+    """Object that owns pods or their owners. The meaning of its status depends on its kind."""
 
     kind: str = ""
     metadata: Metadata = Metadata()
@@ -243,6 +240,6 @@ class PodRequests:
 
 
 def _requests(container: Container) -> Mapping[str, Decimal]:
-    """Return the requests of a container; a limit without a request counts as the request."""
+    """Return the requests of a container. A limit without a request counts as the request."""
     both = {**(container.resources.limits or {}), **(container.resources.requests or {})}
     return {name: number for name, value in both.items() if (number := parse_quantity(value)) is not None}

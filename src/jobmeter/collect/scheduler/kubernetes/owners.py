@@ -17,7 +17,7 @@ from jobmeter.collect.scheduler.kubernetes.objects import Metadata, Reference, W
 POD = "Pod"
 NODE = "Node"
 _DEPTH = 8
-"""Longest chain of owners."""
+"""Length of the longest chain of owners."""
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,63}")
 _KIND = re.compile(r"[A-Za-z][A-Za-z0-9]{0,62}")
@@ -34,20 +34,16 @@ class OwnerPresence(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RootOwner:
-    """Object that a job is made from: the root of its owners.
-
-    ``verified``: the API server has this object. Otherwise only its dependents name it, and its kind is not watched.
-    """
+    """Object that a job is made from. If its kind is not watched, only its dependents name it."""
 
     kind: str
     name: str
     namespace: str
     uid: str
-    verified: bool = True
 
     @property
     def key(self) -> str:
-        """Key of the job: pods of another namespace never have an equal one, whatever uid they name."""
+        """Key of the job. Pods of another namespace never have an equal one."""
         return f"{self.namespace}/{self.kind}/{self.uid}"
 
 
@@ -62,14 +58,14 @@ class PodOwner:
 
     @property
     def root(self) -> RootOwner:
-        """Root owner that this workload is, if nothing owns it."""
+        """Root owner that this workload is if it has no owner."""
         metadata = self.workload.metadata
         return RootOwner(self.kind.name, metadata.name, metadata.namespace, metadata.uid)
 
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """Root of an object's owners. ``missing``: the owner's kind is watched, and this owner was not found yet."""
+    """Root of an object's owners. ``missing``: an owner of a watched kind that was not found yet."""
 
     root: RootOwner
     missing: Reference | None = None
@@ -100,7 +96,7 @@ class OwnerTable:
         return owner if owner is not None and owner.root.key == root.key else None
 
     def take_list(self, kind: OwnerKind, there: Collection[str]) -> list[str]:
-        """Take a complete list of a kind. Returns the uids of known workloads that are not in it."""
+        """Take a complete list of a kind. Return the uids of known workloads that are not in it."""
         self._listed.add(kind)
         return [uid for uid, owner in self._owners.items() if owner.kind is kind and uid not in there]
 
@@ -109,16 +105,13 @@ class OwnerTable:
         self._owners.pop(uid, None)
 
     def may_be_late(self, reference: Reference, behind: Collection[OwnerKind]) -> bool:
-        """True if the owner's kind cannot be read now, so that an unknown owner may exist.
-
-        ``behind`` are the kinds whose watch is interrupted.
-        """
+        """Return True if the owner's kind cannot be read now, so that an unknown owner may exist."""
         return reference.kind != POD and not any(
             kind in self._listed and kind not in behind for kind in _kinds_of(reference)
         )
 
     def resolve(self, start: RootOwner, metadata: Metadata) -> Resolution:
-        """Follow the owners of an object up to their root; ``start`` is the object itself."""
+        """Follow the owners of an object up to their root. ``start`` is the object itself."""
         root = start
         for _ in range(_DEPTH):
             above = metadata.owner
@@ -143,8 +136,8 @@ class OwnerTable:
 
 
 def claim_owner(reference: Reference, namespace: str) -> RootOwner:
-    """Return the root owner that a reference claims. Its key belongs to this namespace, so no other pods share it."""
-    return RootOwner(reference.kind, reference.name, namespace, reference.uid, verified=False)
+    """Return the root owner that a reference claims, in this namespace."""
+    return RootOwner(reference.kind, reference.name, namespace, reference.uid)
 
 
 def _is_referenced(reference: Reference, owner: PodOwner, namespace: str) -> bool:
@@ -152,13 +145,13 @@ def _is_referenced(reference: Reference, owner: PodOwner, namespace: str) -> boo
 
 
 def _is_valid(reference: Reference) -> bool:
-    """False for a name or uid that no object of the API server can have."""
+    """Return False for a name or uid that no object of the API server can have."""
     parts = (_KIND, reference.kind), (_NAME, reference.name), (_UID, reference.uid)
     return all(pattern.fullmatch(text) for pattern, text in parts)
 
 
 def _kinds_of(reference: Reference) -> list[OwnerKind]:
-    """Return the watched kinds that a reference may mean; without an API version, all of that name."""
+    """Return the watched kinds that a reference may mean. Without an API version all of its name count."""
     group = reference.api_version.rpartition("/")[0]
     return [
         kind for kind in KINDS if kind.name == reference.kind and (not reference.api_version or kind.group == group)

@@ -1,4 +1,4 @@
-"""Pages of a list: their objects as undecoded JSON, so that one odd object does not hide the others."""
+"""Pages of a list. Their objects are undecoded, so that one invalid object does not hide the others."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -40,7 +40,7 @@ def read_page(body: bytes) -> Page:
 
 
 def _read_apart(body: bytes) -> Page:
-    """Read a page whose objects cannot be read together: split them by counting brackets."""
+    """Read a page whose objects cannot be decoded together: split them by counting brackets."""
     for begin in _ITEMS.finditer(body):
         items, end = [], begin.end()
         for item, after in _elements(body, begin.end()):

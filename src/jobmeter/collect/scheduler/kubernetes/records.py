@@ -1,4 +1,4 @@
-"""Job records of Kubernetes jobs and the types of their instances: the API server is authoritative."""
+"""Job records of Kubernetes jobs, by the API server's data."""
 
 from collections.abc import Iterator
 
@@ -73,7 +73,7 @@ def iterate_replica_records(job: ClusterJob, cluster: str) -> Iterator[ReplicaRe
 
 
 def iterate_scheduled_events(job: ClusterJob, cluster: str) -> Iterator[tuple[str, EventRecord]]:
-    """The uid of each pod that has a node, and the event that the scheduler gave it one, as its condition dates it."""
+    """Yield the uid of each pod with a node, and the event that the scheduler chose the node."""
     for uid, member in job.members.items():
         times = {one.type: one for one in member.pod.status.conditions or () if one.status == "True"}
         condition = times.get("PodScheduled")
@@ -97,14 +97,14 @@ def iterate_scheduled_events(job: ClusterJob, cluster: str) -> Iterator[tuple[st
 
 
 def _metadata(job: ClusterJob) -> Metadata | None:
-    """Return the metadata of the owner; if it is not watched, of the first pod."""
+    """Return the metadata of the owner, else of the first pod."""
     if job.owner is not None:
         return job.owner.workload.metadata
     return next((member.pod.metadata for member in job.members.values()), None)
 
 
 def _status(job: ClusterJob) -> WorkloadStatus:
-    """Return the status of the owner; stopped if it was deleted before its end."""
+    """Return the status of the owner: stopped if it was deleted before its end."""
     owner = job.owner
     if owner is None:
         return WorkloadStatus()
@@ -137,7 +137,7 @@ def _state(job: ClusterJob, runs: list[PodRun]) -> JobState:
 
 
 def _starts_again(job: ClusterJob) -> bool:
-    """True if the pod is between two runs: its phase is Running while a container is to be restarted."""
+    """Return True if the pod is between two runs: its phase is Running while a container is to be restarted."""
     return any(
         member.presence is OwnerPresence.THERE and member.pod.status.phase == "Running"
         for member in job.members.values()

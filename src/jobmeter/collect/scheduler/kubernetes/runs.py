@@ -1,4 +1,4 @@
-"""Runs of a pod: its containers are restarted in place, and each start is an attempt of the replica."""
+"""Runs of a pod. Its containers are restarted in place, and each start is an attempt of the replica."""
 
 from dataclasses import dataclass, replace
 
@@ -17,7 +17,7 @@ _DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 
 @dataclass(frozen=True, slots=True)
 class PodRun:
-    """Run of a pod's main container. Epoch milliseconds; values missing in the API are None or empty."""
+    """Run of a pod's main container, in epoch milliseconds. Missing values are None or empty."""
 
     state: JobState
     start: int | None = None
@@ -27,7 +27,7 @@ class PodRun:
 
 
 def read_runs(pod: PodObject) -> dict[int, PodRun]:
-    """Return the runs in the pod's status by number: the current one and, of each container, the previous one.
+    """Return the runs in the pod's status by number: the current run, and the previous run of each container.
 
     A run belongs to the main container: the one in the annotation ``kubectl.kubernetes.io/default-container``, else the
     first of the specification. A run that only other containers have is theirs.
@@ -85,7 +85,7 @@ def _apply_phase(pod: PodObject, run: PodRun | None) -> PodRun:
 
 
 def _read_unready_time(pod: PodObject) -> int | None:
-    """Return the time when the pod stopped being ready, the end if its containers have none."""
+    """Return the time when the pod stopped being ready, for containers without an end."""
     times = {one.type: convert_time(one.last_transition_time) for one in pod.status.conditions or ()}
     return times.get("DisruptionTarget") or times.get("ContainersReady") or times.get("Ready")
 

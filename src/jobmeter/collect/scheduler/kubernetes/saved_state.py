@@ -1,4 +1,4 @@
-"""State across restarts: the names of jobs, and the attempt that a pod began with."""
+"""State across restarts: the names of jobs, and the first attempt of each pod."""
 
 import hashlib
 import logging
@@ -10,12 +10,12 @@ from jobmeter.collect.state_file import StateFile
 from jobmeter.model.pod import parse_pod_job
 
 _NAMES = 100_000
-"""Most remembered names of jobs; the oldest are dropped first."""
+"""Most remembered names of jobs. The oldest are dropped first."""
 _FILE = "kubernetes.json"
 
 
 class SavedPod(msgspec.Struct, array_like=True):
-    """Replica of a pod, the attempt of its first run, and its ``runs`` so far."""
+    """Replica of a pod, the attempt of its first run, and the number of its ``runs``."""
 
     replica: str
     first: int
@@ -25,7 +25,7 @@ class SavedPod(msgspec.Struct, array_like=True):
 
 
 class SavedJob(msgspec.Struct, omit_defaults=True):
-    """Job that was not finished when last read: its id, and its pods by uid, oldest first."""
+    """Job that was not finished when it was last read: its id, and its pods by uid, oldest first."""
 
     job_id: str
     project: str = ""
@@ -33,45 +33,33 @@ class SavedJob(msgspec.Struct, omit_defaults=True):
 
 
 class SavedState(msgspec.Struct, omit_defaults=True):
-    """Saved state. ``names`` maps (project, job id) to the key of the root owner; ``jobs`` are living jobs by that key.
-
-    A key is NAMESPACE/KIND/UID. Releases up to 0.1 stored only the uid.
-    """
+    """Saved state. ``names`` maps (project, job id) to the key of the root owner; ``jobs`` are living jobs by key."""
 
     names: dict[str, str] = {}
     jobs: dict[str, SavedJob] = {}
 
-    def adopt(self, key: str, name: str, project: str, *, verified: bool, pod: str) -> SavedJob:
-        """Return the job of a root owner, added if missing; ``pod`` is the uid of the joining pod.
+    def adopt(self, key: str, name: str, project: str) -> SavedJob:
+        """Return the job of a root owner, added if missing."""
+        if key not in self.jobs:
+            self.jobs[key] = SavedJob(self._claim(project, name, key), project)
+        return self.jobs[key]
 
-        An entry without a namespace is taken by an owner that the API server is known to have (``verified``), or by a
-        pod that the entry names: anybody can name the uid of an owner in another namespace.
-        """
-        uid = key.rpartition("/")[2]
-        job, old = self.jobs.get(key), self.jobs.get(uid)
-        if job is None and old is not None and old.project == project and (verified or pod in old.pods):
-            job = self.jobs[key] = self.jobs.pop(uid)
-            self._take(project, job.job_id, key)
-        if job is None:
-            job = self.jobs[key] = SavedJob(self._claim(project, name, key, uid if verified else key), project)
-        return job
-
-    def _claim(self, project: str, name: str, key: str, other: str) -> str:
+    def _claim(self, project: str, name: str, key: str) -> str:
         """Choose the id of the job: its name, or, if another job has it, its name and the first part of its uid.
 
         Kubernetes names are reused: by a recreated job, and in other namespaces. An id by which agents report a pod of
-        an unknown job is never used. ``other`` is the value that an older release stored instead of the key.
+        an unknown job is never used.
         """
         uid = key.rpartition("/")[2]
         digest = hashlib.sha256(key.encode()).hexdigest()[:16]
         candidates = [name[:120], f"{name[:119]}~{uid[:8]}", f"{name[:103]}~{digest}"]
-        free = (one for one in candidates if self.names.get(f"{project}/{one}", key) in (key, other))
+        free = (one for one in candidates if self.names.get(f"{project}/{one}", key) == key)
         candidate = next((one for one in free if not parse_pod_job(one)), digest)
         self._take(project, candidate, key)
         return candidate
 
     def _take(self, project: str, job_id: str, key: str) -> None:
-        """Store that the job has this id; the oldest names are dropped beyond the limit."""
+        """Store the id of the job. Beyond the limit the oldest names are dropped."""
         name = f"{project}/{job_id}"
         self.names.pop(name, None)
         self.names[name] = key
@@ -80,6 +68,6 @@ class SavedState(msgspec.Struct, omit_defaults=True):
 
 
 def make_saved_state_file(folder: Path | None) -> StateFile[SavedState]:
-    """Return the file of the state; ``folder`` None: no file."""
+    """Return the file of the state; without ``folder``: no file."""
     unreadable = "%s cannot be read (%s): earlier names are lost"
     return StateFile(folder / _FILE if folder else None, msgspec.json.Decoder(SavedState), unreadable, logging.WARNING)

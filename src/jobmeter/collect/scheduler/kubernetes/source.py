@@ -1,4 +1,4 @@
-"""Kubernetes cluster as a ``Scheduler``: the changes of its watches are reported every interval."""
+"""Kubernetes cluster as a ``Scheduler``: the changes of its watches."""
 
 import logging
 from collections.abc import Iterable

@@ -1,1 +1,1 @@
-"""Slurm: the controller has current and recent jobs, the accounting database all of them."""
+"""Slurm. The controller has current and recent jobs, the accounting database all of them."""

@@ -1,8 +1,6 @@
-"""Parse ``sacct``: every attempt of a job, with its steps and tasks.
+"""Parse the text of ``sacct``: every attempt of a job, with its steps and tasks.
 
-Uses parsable text, whose columns outlive versions.
-
-(22.05's JSON gives an exit code of 0 for a job that failed with 3.).
+The text has the same columns in all versions. 22.05's JSON gives an exit code of 0 for a job that failed with 3.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,10 +16,10 @@ COLUMNS = (
     *("end", "nodelist", "ntasks", "reqtres", "timelimitraw", "reason"),
 )
 ARGUMENTS = ("--noheader", "--duplicates", "--parsable2", f"--delimiter={DELIMITER}", f"--format={','.join(COLUMNS)}")
-"""With ``SLURM_TIME_FORMAT=%s`` in the environment, which makes epoch seconds of its times."""
+"""Arguments of ``sacct``. With ``SLURM_TIME_FORMAT=%s`` in the environment its times are epoch seconds."""
 
 _UNNAMED = "allocation"
-"""Placeholder of ``sacct`` while the database has no name yet: a job's row is written in parts."""
+"""Placeholder of ``sacct`` while the database has no name: a job's row is written in parts."""
 
 Row = Mapping[str, str]
 
@@ -67,7 +65,7 @@ def _facts(number: int, rows: Sequence[tuple[Row, list[SlurmStep]]]) -> SlurmJob
 
 
 def _select_latest_job(rows: Sequence[tuple[Row, Attempt]]) -> Iterable[Attempt]:
-    """Return the attempts of the latest job of a number: a cluster that lost its state reuses numbers."""
+    """Return the attempts of the latest job of a number. A cluster that lost its state reuses numbers."""
     first = len(rows) - 1
     while first and rows[first - 1][1].state in REQUEUED and _is_same_job(rows[first - 1][0], rows[first][0]):
         first -= 1

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from jobmeter.errors import ConfigurationError, LimitExceededError, UnavailableError
 
 SECONDS = 60.0
-"""Longest run time of a command in seconds: without a controller each fails after about ten."""
+"""Time limit in seconds of a command. Without a controller each fails after about ten."""
 MOST_BYTES = 256 * 2**20
 
 
@@ -23,7 +23,7 @@ def find(name: str) -> str:
 
 
 def run(command: Sequence[str], environment: Mapping[str, str] | None = None) -> bytes:
-    """Return the output of a command. Raises UnavailableError with its message when it fails or takes too long."""
+    """Return the output of a command. Raises UnavailableError with its message if it fails or takes too long."""
     name = command[0].rpartition("/")[2]
     try:
         with subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Components of heterogeneous jobs: each is a job of Slurm, and a step may span several of them.
+"""Components of heterogeneous jobs. Each is a job of Slurm, and a step may span several of them.
 
 https://slurm.schedmd.com/heterogeneous_jobs.html.
 """
@@ -39,7 +39,7 @@ class Components:
 
 
 def _find_earlier_attempts(components: Sequence[SlurmJob | None], back: int) -> list[Attempt] | None:
-    """Return this attempt of the earlier components, which are requeued together; None if one of them is unknown."""
+    """Return the attempts of the earlier components, which are requeued together; None if one is unknown."""
     found = [one.attempts[-back] if one is not None and back <= len(one.attempts) else None for one in components]
     attempts = [one for one in found if one is not None]
     if len(attempts) < len(found) or not attempts[0].steps:

@@ -1,6 +1,6 @@
-"""The controller's answer (``squeue --json``, slurmrestd's ``/slurm/VERSION/jobs``) as facts, in any shape.
+"""Parse the controller's jobs (``squeue --json``, slurmrestd's ``/slurm/VERSION/jobs``) of all versions.
 
-22.05 writes plain numbers and one state; from 23.02 on a number is ``{"set", "infinite", "number"}``, a state a list,
+22.05 writes plain numbers and one state. From 23.02 on a number is ``{"set", "infinite", "number"}``, a state a list,
 and an exit code an object: https://slurm.schedmd.com/rest_api.html.
 """
 
@@ -22,17 +22,23 @@ from jobmeter.model.time import Clock
 
 _JOB = re.compile(r"JobId=(\d+) ")
 _PLACE = re.compile(r" Nodes=(\S+) CPU_IDs=\S+ Mem=\d+ GRES=(\S*)")
+_GPUS = re.compile(r"gpu(?::(?P<type>[^:(,]+))?:\d+\(IDX:(?P<list>[\d,-]*)\)")
+_NONE = frozenset({"", "None", "(null)"})
+_NO_VALUE = 0xFFFFFFFC
+"""Least of Slurm's special 32-bit numbers for "nothing", "infinite" and the like."""
+_UNENDED = LIVE | {"CONFIGURING"}
 
 _log = logging.getLogger(__name__)
 
+Document = Mapping[str, Any]
 Gpus = dict[str, tuple[int, ...]]
 
 
 class Devices:
-    """Queries ``scontrol show job -d`` for running jobs with unknown GPUs: once for all new ones.
+    """Queries ``scontrol show job -d`` for running jobs with unknown GPUs, once for all new ones.
 
-    Slurm may not show the GPUs of a job in its first moments, and the command may fail. Queries for such jobs are
-    repeated, less and less often.
+    Slurm may not show the GPUs of a job in its first moments, and the command may fail. Such queries are repeated at
+    growing intervals.
     """
 
     def __init__(self, scontrol: str, clock: Clock) -> None:
@@ -69,9 +75,9 @@ class Devices:
 
 
 def parse_details(lines: Iterable[str]) -> dict[int, Gpus]:
-    """Parse ``scontrol show job --details --oneliner`` to GPUs by job and node.
+    """Return the GPUs in ``scontrol show job --details --oneliner`` by job and node.
 
-    A job in two lines gets no GPUs: a user's text may contain a line break.
+    A job in two lines gets no GPUs, because a user's text may contain a line break.
     """
     found: dict[int, Gpus] = {}
     for line in lines:
@@ -92,14 +98,6 @@ def _read_line_gpus(line: str) -> Gpus:
 
 def _key(job: SlurmJob) -> tuple[int, int | None]:
     return job.number, job.now.start
-
-
-Document = Mapping[str, Any]
-
-_GPUS = re.compile(r"gpu(?::(?P<type>[^:(,]+))?:\d+\(IDX:(?P<list>[\d,-]*)\)")
-_NONE = frozenset({"", "None", "(null)"})
-_NO_VALUE = 0xFFFFFFFC
-"""Smallest of Slurm's special numbers for "nothing", "infinite" and the like, in 32 bits."""
 
 
 def parse_jobs(body: bytes) -> list[SlurmJob]:
@@ -169,11 +167,8 @@ def _attempt(job: Document) -> Attempt:
     )
 
 
-_UNENDED = LIVE | {"CONFIGURING"}
-
-
 def _state(job: Document) -> str:
-    """Return the base state. A completing job still has processes: its end is reported later."""
+    """Return the base state. A completing job still has processes, so its end is reported later."""
     raw = job.get("job_state")
     states = [str(state) for state in raw] if isinstance(raw, list) else [str(raw or "")]
     for flag in ("COMPLETING", "CONFIGURING", "REQUEUE_HOLD", "SPECIAL_EXIT"):
@@ -197,13 +192,13 @@ def _exit(value: object) -> SlurmExit:
         signal = value.get("signal")
         name = "id" if isinstance(signal, dict) and "id" in signal else "signal_id"
         return SlurmExit(code, (_number(signal, name) or 0) if isinstance(signal, dict) else 0)
-    # As wait() returns it: the code in the second byte, the signal in the lowest seven bits.
+    # The status of wait(): the code in the second byte, the signal in the lowest seven bits.
     status = value if isinstance(value, int) else 0
     return SlurmExit((status >> 8) & 0xFF, status & 0x7F)
 
 
 def _gpus(job: Document) -> dict[str, tuple[int, ...]]:
-    """Return the job's GPUs by node; ``gres_detail`` has one entry per node, in the order of the nodes."""
+    """Return the job's GPUs by node. ``gres_detail`` has one entry per node, in the order of the nodes."""
     details = job.get("gres_detail") or ()
     nodes = expand(_text(job, "nodes"))
     if not isinstance(details, list) or len(details) != len(nodes):
@@ -223,7 +218,7 @@ def _gpu_type(job: Document) -> str:
 
 
 def _number(job: Document, name: str, *, none: bool = False) -> int | None:
-    """Parse a whole number in any of its shapes; None if it is not set, infinite, or a special number."""
+    """Return a whole number of any shape; None if it is not set, infinite, or a special number."""
     value = job.get(name)
     if isinstance(value, dict):
         if value.get("set") is False or value.get("infinite") or (none and value.get("set") is not True):

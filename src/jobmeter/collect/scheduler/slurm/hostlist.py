@@ -1,16 +1,16 @@
-"""Slurm's hostlist expressions: ``n[1-3,7],gpu[01-02]`` and ranges in several places."""
+"""Expand Slurm's hostlist expressions: ``n[1-3,7],gpu[01-02]``, also with ranges in several places."""
 
 import re
 from itertools import product
 
 MOST = 65_536
-"""Most names in one list; a longer one is truncated, so that a broken answer costs no memory."""
+"""Most names of one list. The rest is cut off, so that a broken answer costs no memory."""
 _ITEM = re.compile(r"((?:[^,\[\]]|\[[^\]]*\])+)")
 _PART = re.compile(r"\[([^\]]*)\]|([^\[]+)")
 
 
 def expand(text: str) -> tuple[str, ...]:
-    """Return the names, in Slurm's order; empty for a text that means "no node"."""
+    """Return the names in Slurm's order; empty for a text that means "no node"."""
     if not text or text.lower() in {"(null)", "none", "none assigned", "n/a"}:
         return ()
     names: list[str] = []
@@ -39,6 +39,6 @@ def _numbers(ranges: str) -> list[str]:
 
 
 def parse_indices(text: str) -> tuple[int, ...]:
-    """Parse the numbers of a list such as ``0-2,5``; empty for any other text."""
+    """Return the numbers of a list such as ``0-2,5``; empty for any other text."""
     found = _numbers(text.strip()) if text.strip() else []
     return tuple(int(one) for one in found if one.isdigit())

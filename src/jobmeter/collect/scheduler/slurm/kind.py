@@ -15,14 +15,14 @@ from jobmeter.errors import ConfigurationError
 from jobmeter.model.time import SystemClock
 
 _BATCH = 1_000
-"""Most jobs in one query of ``sacct``: a command line has a limit."""
+"""Most jobs in one query of ``sacct``. A command line has a limit."""
 _EPOCH = {"SLURM_TIME_FORMAT": "%s"}
 
 
 def _make(cluster: str, options: Mapping[str, str | None], state: Path | None) -> Scheduler:
     address = options.get("rest")
     if address:
-        file = options.get("rest_token_file") or options.get("rest-token-file")
+        file = options.get("rest_token_file")
         rest = SlurmRest(address, SystemClock(), lambda: read_token(os.environ, file))
         return SlurmScheduler(cluster, lambda: parse_jobs(rest.read_jobs()), _database(), state)
     squeue = commands.find("squeue")

@@ -1,4 +1,4 @@
-"""Job records of Slurm jobs: Slurm is authoritative."""
+"""Job records of Slurm jobs, by Slurm's data."""
 
 from collections.abc import Iterator, Sequence
 
@@ -36,7 +36,7 @@ def convert_state(state: str) -> JobState:
 
 
 def build_records(facts: SlurmJob, cluster: str) -> list[JobRecord]:
-    """Build the records of a job; the first one of several reports the start of its first attempt.
+    """Return the records of a job. If there are two, the first one reports the start of the first attempt.
 
     Empty if Slurm's names are illegal here.
     """
@@ -123,7 +123,7 @@ def _replicas(facts: SlurmJob, cluster: str, number: int, attempt: Attempt) -> I
 
 
 def _node(nodes: Sequence[str], tasks: int, place: int) -> str:
-    """Return the node of a step's task, empty if unknown: Slurm only gives the number of tasks on each node."""
+    """Return the node of a step's task; empty if unknown. Slurm only gives the number of tasks on each node."""
     if len(nodes) == 1:
         return nodes[0]
     if tasks == len(nodes):
@@ -196,7 +196,7 @@ def _share(facts: SlurmJob, tasks: int) -> dict[str, int | float | str] | None:
 def _allocations(facts: SlurmJob, cluster: str, attempt: Attempt) -> list[AllocationRecord]:
     """Return the GPUs that Slurm allocated to the job, each for the only task of its node.
 
-    A node with several tasks is left out: only their environment tells the GPU of each task.
+    A node with several tasks is left out, because only their environment has the GPU of each task.
     """
     start = _ms(attempt.start)
     nodes = _nodes_of_ranks(facts, attempt)
@@ -229,12 +229,12 @@ def _text(value: int | None) -> str:
 
 
 def list_oom_steps(attempt: Attempt) -> list[str]:
-    """Return the steps of an attempt in which the kernel killed a process at the memory limit, in Slurm's order."""
+    """Return the steps in which the kernel killed a process at the memory limit, in Slurm's order."""
     return [step.id for step in attempt.steps if step.state == _OUT_OF_MEMORY]
 
 
 def iterate_allocation_events(facts: SlurmJob, cluster: str) -> Iterator[EventRecord]:
-    """An event for each attempt: the job got its nodes, on which a prolog runs before its processes."""
+    """Yield an event for each attempt: the job got its nodes, on which a prolog runs before its processes."""
     for number, attempt in _number_attempts(facts):
         if attempt.start is not None:
             yield EventRecord(
@@ -248,7 +248,7 @@ def iterate_allocation_events(facts: SlurmJob, cluster: str) -> Iterator[EventRe
 
 
 def iterate_job_events(facts: SlurmJob, cluster: str) -> Iterator[EventRecord]:
-    """Yield an event for each step that ran out of memory: the script may continue, whatever its job's state."""
+    """Yield an event for each step that ran out of memory. Its script may continue."""
     for attempt in facts.attempts:
         for step in attempt.steps:
             ended = step.end if step.end is not None else attempt.end

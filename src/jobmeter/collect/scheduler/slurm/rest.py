@@ -1,4 +1,4 @@
-"""Client of slurmrestd and its tokens: the controller's jobs by HTTP or a socket (https://slurm.schedmd.com/rest.html)."""
+"""Client of slurmrestd, by HTTP or a socket (https://slurm.schedmd.com/rest.html)."""
 
 import socket
 from collections.abc import Callable
@@ -7,14 +7,14 @@ import urllib3
 from urllib3.connection import HTTPConnection
 from urllib3.connectionpool import HTTPConnectionPool
 
-from jobmeter.collect.scheduler.http import get
+from jobmeter.collect.http_get import get
 from jobmeter.collect.scheduler.slurm.commands import MOST_BYTES, SECONDS
 from jobmeter.collect.scheduler.slurm.token import Token
 from jobmeter.errors import ConfigurationError, UnavailableError
 from jobmeter.model.time import Clock
 
 VERSIONS = tuple(f"v0.0.{number}" for number in range(47, 37, -1))
-"""Versions to try, newest first: 38 came with Slurm 22.05. A server supports three or four of them."""
+"""Versions to try, newest first; 38 came with Slurm 22.05. A server supports three or four of them."""
 _UNIX = "unix:"
 _REFUSED = frozenset({401, 403})
 

@@ -1,20 +1,11 @@
-"""Slurm job in one form for all versions and both sources, times in seconds; its lists of hosts."""
+"""Slurm job in one form for all versions and both sources. Times are in seconds."""
 
 import re
 from dataclasses import dataclass, field
 
 LIVE = frozenset({"RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING"})
-WAITING = frozenset(
-    {
-        "PENDING",
-        "CONFIGURING",
-        "REQUEUED",
-        "REQUEUE_FED",
-        "REQUEUE_HOLD",
-        "SPECIAL_EXIT",
-        "RESV_DEL_HOLD",
-        "POWER_UP_NODE",
-    }
+WAITING = frozenset({"PENDING", "CONFIGURING", "RESV_DEL_HOLD", "POWER_UP_NODE"}).union(
+    {"REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT"}
 )
 REQUEUED = frozenset({"REQUEUED", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "LAUNCH_FAILED", "RECONFIG_FAIL"})
 """States of an attempt that another one may follow."""
@@ -23,7 +14,7 @@ _COMPONENT = re.compile(r"(\d+)\+(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class SlurmExit:
-    """End of a job or a step: its exit code, and the signal that ended it (0: none)."""
+    """End of a job or a step: its exit code, and the signal that ended it, 0 without one."""
 
     code: int = 0
     signal: int = 0
@@ -36,10 +27,10 @@ class SlurmExit:
 
 @dataclass(frozen=True, slots=True)
 class SlurmStep:
-    """Step of an attempt: ``id`` is ``batch``, ``interactive`` or its number. Nodes by name, in Slurm's order.
+    """Step of an attempt: ``id`` is ``batch``, ``interactive`` or its number. Nodes are in Slurm's order.
 
-    ``first`` is the rank of its first task: above 0 only in a step that spans several components of a heterogeneous
-    job, whose ranks continue from one component to the next.
+    ``first`` is the rank of its first task. It is above 0 only in a step that spans several components of a
+    heterogeneous job, whose ranks continue from one component to the next.
     """
 
     id: str
@@ -53,7 +44,7 @@ class SlurmStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """Run of a job, from its start on; ``start`` is absent before that."""
+    """Run of a job, from its submission on. ``start`` is absent before its start."""
 
     state: str
     submit: int | None = None
@@ -70,7 +61,7 @@ class SlurmJob:
     """Job of Slurm. Memory in bytes, the time limit in minutes; None or empty if Slurm gives no value.
 
     ``label`` is the number that Slurm's commands show: ``8``, ``2_1`` of an array, ``6+1`` of a heterogeneous job.
-    ``gpus`` are each node's, as indices. ``restarts`` is absent if only the database has the job.
+    ``gpus`` are the indices on each node. ``restarts`` is absent if only the database has the job.
     """
 
     number: int
@@ -94,7 +85,7 @@ class SlurmJob:
 
     @property
     def component(self) -> tuple[int, int] | None:
-        """Heterogeneous job to which this component belongs, and its place there; None for any other job.
+        """Heterogeneous job of this component, and its place there; None for any other job.
 
         Component 0 has the job's script; the others only have tasks of steps.
         """
@@ -103,7 +94,7 @@ class SlurmJob:
 
     @property
     def now(self) -> Attempt:
-        """The latest attempt."""
+        """Latest attempt."""
         return self.attempts[-1]
 
     @property

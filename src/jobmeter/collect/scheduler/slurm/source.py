@@ -1,4 +1,4 @@
-"""Slurm cluster as a ``Scheduler``: the controller is polled at intervals, the database for changed jobs."""
+"""Slurm cluster as a ``Scheduler``: the controller is polled for all jobs, the database for changed ones."""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
@@ -18,7 +18,7 @@ from jobmeter.model.record import EventRecord, JobRecord, Records
 _BACK_MS = 24 * 3_600_000
 """Range of the first query."""
 _MARGIN_MS = 600_000
-"""Time before the last answer from which a restarted program queries: the database is updated late."""
+"""Time before the last answer from which a restarted program queries, because the database is updated late."""
 _LONGEST_BACK_MS = 30 * 24 * 3_600_000
 _TRIES_RUNNING = 3
 _TRIES_ENDED = 60
@@ -43,14 +43,14 @@ class _SavedState(msgspec.Struct):
 
 @dataclass(slots=True)
 class _Job:
-    """Last state of a job, reported or not. ``tries`` limits further queries of the accounting for it."""
+    """Last state of a job, reported or not. ``tries`` limits further queries of the accounting."""
 
     current: SlurmJob
     accounted: SlurmJob | None = None
     tries: int = _TRIES_RUNNING
     sent: bytes = b""
     events: set[bytes] = field(default_factory=set)
-    """The events of the job that were sent."""
+    """Reported events."""
 
     @property
     def final(self) -> bool:
@@ -203,7 +203,7 @@ def _moment(facts: SlurmJob) -> tuple[object, ...]:
 
 
 def _agree(current: SlurmJob, accounted: SlurmJob) -> bool:
-    """True if the accounting is as current as the controller, including steps."""
+    """Return True if the accounting is as current as the controller, including steps."""
     if current.over:
         return accounted.over and accounted.now.end is not None and bool(accounted.name)
     return bool(accounted.now.steps) and accounted.now.start == current.now.start
@@ -241,5 +241,5 @@ def _join_attempts(current: SlurmJob, accounted: SlurmJob) -> tuple[Attempt, ...
         return (*before, now)
     if same.state != now.state:
         return (*before, replace(now, steps=same.steps))
-    # For a cancelled job the controller gives the signal, the accounting 0:0: the accounting's is always used.
+    # For a cancelled job the controller gives the signal, the accounting 0:0, which is used.
     return (*before, replace(now, steps=same.steps, by=same.by, exit=same.exit or now.exit))

@@ -44,10 +44,9 @@ class Token(msgspec.Struct, frozen=True):
 
 
 def read_token(environment: Mapping[str, str], file: str | None) -> Token | None:
-    """Read the token of ``file``, else of ``SLURM_JWT``; None without both. Raises UnavailableError.
+    """Return the token of ``file``, else of ``SLURM_JWT``; None without both. Raises UnavailableError.
 
-    A file is read at each call, so that its token can be renewed. It contains the token, or the line that ``scontrol
-    token`` prints: ``SLURM_JWT=...``.
+    The file contains the token, or the line that ``scontrol token`` prints: ``SLURM_JWT=...``.
     """
     text, source = environment.get(_VARIABLE, ""), _VARIABLE
     if file is not None:

@@ -7,9 +7,9 @@ import msgspec
 import numpy as np
 
 from jobmeter.dialects.alibaba.foas.metric_json import LineLimit, MetricRequest, Take
-from jobmeter.model.batch import Float64s, Int64s
+from jobmeter.model.batch import Float64s, Int64s, find_runs
 from jobmeter.model.time import SECOND, TimeRange
-from jobmeter.query.tsdb.columns import SeriesColumns, run_starts
+from jobmeter.query.tsdb.columns import SeriesColumns
 from jobmeter.query.tsdb.compute import SeriesGroups, group_tagged, prepare_series
 from jobmeter.query.tsdb.downsample import Fill
 from jobmeter.query.tsdb.functions import AGGREGATORS, NONE, Function
@@ -106,7 +106,7 @@ def _join_points(query: MetricRequest, part: SeriesColumns, tags: dict[str, str]
     times, which = np.unique(time, return_inverse=True)
     joined = np.full(len(times), np.nan)
     there = ~np.isnan(value)
-    starts = run_starts(time[there])
+    starts = find_runs(time[there])
     if len(starts):
         joined[which[there][starts]] = _apply(AGGREGATORS[query.aggregator].function, value[there], starts)
     finite = ~np.isinf(joined)

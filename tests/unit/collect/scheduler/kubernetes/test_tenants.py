@@ -15,7 +15,6 @@ from tests.unit.collect.scheduler.kubernetes.test_scheduler import NOW, Fed, kin
 
 from jobmeter.collect.scheduler.kubernetes.informer import ObjectChange
 from jobmeter.collect.scheduler.kubernetes.objects import PodObject, Workload
-from jobmeter.collect.scheduler.kubernetes.saved_state import SavedJob, SavedPod, SavedState
 from jobmeter.collect.scheduler.kubernetes.source import KubernetesScheduler
 from jobmeter.model.record import JobRecord, ReplicaRecord
 
@@ -301,35 +300,6 @@ def test_a_static_pod_that_two_pods_claim_belongs_to_none(tmp_path: Path, first:
     cluster.delete(uid_of(2))
     cluster.poll()
     assert pod_ids(cluster, "a") == [STATIC[0]]
-
-
-def test_a_restart_goes_on_with_the_state_of_an_older_release(tmp_path: Path) -> None:
-    """It stored the uid of an owner without its namespace."""
-    old = SavedState(
-        names={"/victim": uid_of(0), "/web": uid_of(40)},
-        jobs={
-            uid_of(0): SavedJob("victim", pods={uid_of(8): SavedPod("worker-0", 2)}),
-            uid_of(40): SavedJob("web", pods={uid_of(9): SavedPod("worker-5", 1)}),
-        },
-    )
-    (tmp_path / "kubernetes.json").write_bytes(msgspec.json.encode(old))
-    cluster = Cluster(tmp_path)
-    deployment = reference("Deployment", "web", uid_of(40))
-    for one in (
-        pod_in("b", 6, deployment),
-        pod_in("b", 7, JOBS["victim"]),
-        victim(),
-        pod_in("a", 8, JOBS["victim"]),
-        pod_in("a", 9, deployment),
-    ):
-        cluster.send(one)
-    for _ in range(SETTLED):
-        cluster.poll()
-    assert cluster.job_of[uid_of(8)] == {("", "victim", "a")}
-    assert cluster.job_of[uid_of(9)] == {("", "web", "a")}
-    names = {(one.name, one.attempt) for one in replicas(cluster)}
-    assert {("worker-0", 2), ("worker-5", 1)} <= names
-    assert {one[2] for one in cluster.job_of[uid_of(6)] | cluster.job_of[uid_of(7)]} == {"b"}
 
 
 def test_a_pod_of_an_owner_that_ended_during_a_restart_stays_in_its_job(tmp_path: Path) -> None:

@@ -124,6 +124,8 @@ def _columns(points):
         first_time=time,
         last=np.array([own[-1] for own in members], np.float64),
         last_time=time,
+        increase=np.zeros(len(points)),
+        elapsed=np.zeros(len(points), np.int64),
     )
 
 

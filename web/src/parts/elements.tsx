@@ -1,6 +1,7 @@
 import type { ComponentChildren } from "preact";
+import { useEffect, useState } from "preact/hooks";
 import type { Job, Refusal } from "../api/client";
-import { briefly, iso, moment } from "../format";
+import { formatBriefTime, toIso, formatTime } from "../format";
 import { useZone } from "./hooks";
 import { useDialog } from "./keys";
 
@@ -12,7 +13,7 @@ const SHAPES: Record<string, string> = {
   Queued: "M1.5 6a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0-9 0M6 3.4v2.9l1.9 1.1",
 };
 
-/** A job's state: colour, shape and word say the same. */
+/** State of a job, by colour, shape and word. */
 export function State({ state }: { state: Job["state"] }) {
   const shape = SHAPES[state] ?? "M2 6h8";
   return (
@@ -31,7 +32,7 @@ const MARKS: Record<string, string> = {
   info: "M2 6a4 4 0 1 0 8 0a4 4 0 1 0-8 0",
 };
 
-/** How severe a finding is, before what it says: shape, colour and a hidden word. */
+/** Severity mark before a finding: shape, colour and a hidden word for screen readers. */
 export function Severity(given: { severity: string; passed?: boolean; title?: string; children?: ComponentChildren }) {
   return (
     <span class={`found ${given.severity}${given.passed ? " passed" : ""}`} title={given.title}>
@@ -46,7 +47,7 @@ export function Severity(given: { severity: string; passed?: boolean; title?: st
 
 const MEASURE = /(\d[\d.,]* (?:%|°C|[KMGTP]?i?B(?:\/s)?|k?W|cores?|points|[dhms])(?!\w))/;
 
-/** A sentence that breaks no line between a number and its unit. */
+/** Text without line breaks between a number and its unit. */
 export const Sentence = ({ text }: { text: string }) => (
   <span>
     {text.split(MEASURE).map((part, at) =>
@@ -61,18 +62,18 @@ export const Sentence = ({ text }: { text: string }) => (
   </span>
 );
 
-/** A moment in the viewer's zone; UTC is at hand below the pointer. */
+/** Time in the chosen zone, with UTC as its tooltip. */
 export function Moment({ ms, short = false, brief = false }: { ms: number | null | undefined; short?: boolean; brief?: boolean }) {
   useZone();
-  return timeOf(ms, brief ? "brief" : short ? "short" : "full");
+  return renderTime(ms, brief ? "brief" : short ? "short" : "full");
 }
 
-/** A moment in the zone that is shown now: who calls it renders again once that is another one. */
-export function timeOf(ms: number | null | undefined, form: "brief" | "short" | "full") {
+/** Render a time in the current zone. The caller must render again when the zone changes. */
+export function renderTime(ms: number | null | undefined, form: "brief" | "short" | "full") {
   if (ms === null || ms === undefined) return <span class="none">–</span>;
   return (
-    <time dateTime={iso(ms)} title={iso(ms)}>
-      {form === "brief" ? briefly(ms) : moment(ms, form === "short")}
+    <time dateTime={toIso(ms)} title={toIso(ms)}>
+      {form === "brief" ? formatBriefTime(ms) : formatTime(ms, form === "short")}
     </time>
   );
 }
@@ -86,25 +87,25 @@ export function Notice({ title, children }: { title: string; children?: Componen
   );
 }
 
-/** What to do about a refusal, where the server's own words do not say it. */
-function next(error: Refusal): string {
+/** Return advice for an error whose message does not say what to do. */
+function adviceFor(error: Refusal): string {
   const soon = error.wait === null ? "" : ` This page tries again in ${error.wait} s.`;
-  if (error.status === 0) return "Check that it runs and that the network works. This page tries again every few seconds.";
-  if (error.status === 403) return "The key that you are signed in with may not see this: sign in with another one, or ask an administrator for one.";
+  if (error.status === 0) return "Check that the server runs and that the network works. This page tries again every few seconds.";
+  if (error.status === 403) return "Your key has no permission for this. Sign in with another key, or ask an administrator for one.";
   if (error.status === 429) return `This key sent too many requests at once.${soon}`;
   if (error.status >= 500) return `The server could not answer.${soon || " If this persists, see the server's log."}`;
   return "";
 }
 
-/** What went wrong, in the server's words, what to do next, and a way to try again. */
-export function Problem({ error, again }: { error: Refusal; again?: () => void }) {
-  const advice = next(error);
+/** Error message with advice and a button to try again. */
+export function Problem({ error, reload }: { error: Refusal; reload?: () => void }) {
+  const advice = adviceFor(error);
   return (
     <div class="notice problem" role="alert">
-      <strong>{sentence(error.message)}</strong>
+      <strong>{toSentence(error.message)}</strong>
       {advice && <p>{advice}</p>}
-      {again && (
-        <button type="button" onClick={again}>
+      {reload && (
+        <button type="button" onClick={reload}>
           Try again
         </button>
       )}
@@ -112,10 +113,39 @@ export function Problem({ error, again }: { error: Refusal; again?: () => void }
   );
 }
 
-/** A message as a sentence: with a capital and a stop. */
-const sentence = (text: string): string => `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}`;
+/** Turn a message into a sentence with a capital letter and a full stop. */
+const toSentence = (text: string): string => `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}`;
 
-/** A panel over the page. Escape, a click beside it, and its button close it. */
+/** Copy a text to the clipboard. Returns false if the browser refuses. */
+async function copyText(text: string): Promise<boolean> {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    // Without HTTPS there is no clipboard API. Outside of an open dialog nothing can be selected.
+    const field = document.createElement("textarea");
+    field.value = text;
+    (document.querySelector("dialog[open]") ?? document.body).append(field);
+    field.select();
+    const copied = document.execCommand("copy");
+    field.remove();
+    return copied;
+  }
+}
+
+/** Button that copies a text, for example a token. */
+export function CopyButton({ text, word = "Copy", name }: { text: string; word?: string; name?: string }) {
+  const [copied, setCopied] = useState(false);
+  useEffect(() => setCopied(false), [text]);
+  const label = copied ? "Copied" : word;
+  return (
+    <button type="button" aria-label={name && `${label}: ${name}`} onClick={() => void copyText(text).then(setCopied)}>
+      {label}
+    </button>
+  );
+}
+
+/** Dialog with a title and a close button. */
 export function Dialog({ title, close, children }: { title: string; close: () => void; children: ComponentChildren }) {
   const dialog = useDialog(close);
   return (
@@ -143,7 +173,7 @@ export function Section(given: { id: string; title: string; kind?: string; aside
   );
 }
 
-/** One of a few, as buttons in a row. */
+/** Row of buttons of which one is pressed. */
 export function Choice<T extends string>(given: {
   label: string;
   value: T;

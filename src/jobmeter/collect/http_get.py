@@ -1,4 +1,4 @@
-"""GET requests to a scheduler's REST interface, with a limit of bytes."""
+"""GET requests with a limit of bytes."""
 
 from collections.abc import Mapping
 
@@ -17,7 +17,7 @@ def get(
     headers: Mapping[str, str],
     most_bytes: int,
 ) -> tuple[int, bytes]:
-    """Return the status and the body of an answer of ``name`` at ``address``, which errors name.
+    """Return the status and the body of the answer of ``name`` at ``address``, which errors name.
 
     Raises UnavailableError without an answer, or if it exceeds ``most_bytes``.
     """

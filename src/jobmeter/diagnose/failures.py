@@ -18,13 +18,15 @@ from jobmeter.model.time import NS_PER_MS
 _AFTER_MS = 5_000
 """Longest time by which a replica's last line may be dated after its end."""
 _TAIL = 60
-"""Lines before an end in which a cause may stand that no exception names."""
+"""Last lines before an end that are searched for a cause if no exception ended the replica."""
 _RANK = re.compile(r"^\s*(?:\[\w*rank\s*\d+\]|\[\d+\]|\d+):\s?", re.IGNORECASE)
 _HEADER = "Traceback (most recent call last):"
 _LONGEST_MARK = 200
 _MARK = re.compile(r"(?:[|>\])\d]|\dZ|:) ?$", re.ASCII)
-"""End of what a logger or launcher puts before each line, equally long in all lines: a time, a name, a separator."""
+"""End of the prefix that a logger or launcher writes before each line, of equal length in all lines."""
 _CHAIN = ("During handling of the above exception", "The above exception was the direct cause")
+_FRAME = re.compile(r'^(.{0,200}?)  File "[^"\n]{1,4000}", line \d+')
+"""A frame of a traceback behind its mark. The lines below it that are indented further quote the program's source."""
 _EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?::\s|$)")
 
 
@@ -41,7 +43,7 @@ class Raised(msgspec.Struct, frozen=True):
         return self.text.partition(":")[0].strip().rpartition(".")[2]
 
 
-class Death(msgspec.Struct, frozen=True, dict=True):
+class FailedReplica(msgspec.Struct, frozen=True, dict=True):
     """A failed replica, or the job if the record names no failed replica.
 
     ``end`` is in epoch ms. ``lines`` are its last lines. ``exit_code`` has the form of a shell: above 128 for a signal.
@@ -66,24 +68,39 @@ class Death(msgspec.Struct, frozen=True, dict=True):
         return self.lines[-_TAIL:]
 
     @cached_property
+    def output(self) -> tuple[LogLine, ...]:
+        """The lines without the source code that tracebacks quote: it names errors that did not happen."""
+        marks: dict[str, int] = {}
+        found = []
+        for line in self.lines:
+            if frame := _FRAME.match(line.text):
+                marks[line.stream] = frame.end(1)
+            elif line.stream in marks and line.text[marks[line.stream] :].startswith("    "):
+                continue
+            else:
+                marks.pop(line.stream, None)
+            found.append(line)
+        return tuple(found)
+
+    @cached_property
     def raised(self) -> Raised | None:
         """The exception that ended the replica; the first one of a chain. None if the last lines have none."""
         return _find_exception(self.lines)
 
 
-def list_deaths(case: Case, numbers: Numbers) -> list[Death]:
+def list_failed_replicas(case: Case, numbers: Numbers) -> list[FailedReplica]:
     """Return each failed replica (its last attempt) in the order of their ends; one for the job without any."""
     if case.job.state is JobState.SUCCEEDED:
         return []
     own = group_pairs((line.replica, line) for line in case.lines)
     last = {replica.name: replica for replica in sorted(case.view.replicas, key=lambda one: one.attempt)}
-    found = [_death(case, replica, own, numbers) for replica in last.values() if has_failed(replica)]
+    found = [_make_failure(case, replica, own, numbers) for replica in last.values() if has_failed(replica)]
     if not found and case.job.state in {JobState.FAILED, JobState.STOPPED}:
         end = case.job.end if case.job.end is not None else case.span.end_ms
         job, lines = case.job, _select_last_lines(case.lines, end, numbers)
         subject = Subject("job", job.id)
-        found = [Death(subject, "", end, job.exit_code, f"{job.error}".strip(), job.state, lines)]
-    return sorted(found, key=lambda death: death.end)
+        found = [FailedReplica(subject, "", end, job.exit_code, f"{job.error}".strip(), job.state, lines)]
+    return sorted(found, key=lambda failure: failure.end)
 
 
 def has_failed(replica: Replica) -> bool:
@@ -91,12 +108,12 @@ def has_failed(replica: Replica) -> bool:
     return bool(replica.exit_code) or replica.state is JobState.FAILED
 
 
-def _death(case: Case, replica: Replica, own: Mapping[str, list[LogLine]], numbers: Numbers) -> Death:
+def _make_failure(case: Case, replica: Replica, own: Mapping[str, list[LogLine]], numbers: Numbers) -> FailedReplica:
     end = next((time for time in (replica.end, case.job.end) if time is not None), case.span.end_ms)
     lines = own.get(replica.name, [])
     if not lines and len(case.view.replicas) == 1:
         lines = own.get("", [])
-    return Death(
+    return FailedReplica(
         Subject("replica", replica.name),
         replica.node,
         end,

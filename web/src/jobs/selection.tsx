@@ -1,9 +1,9 @@
 import { go, href } from "../router";
 
-/** As many as the API compares. */
+/** Maximum number of jobs in one comparison, the limit of the API. */
 export const MOST_COMPARED = 10;
 
-/** The jobs that were picked in the list, and the way to their comparison. */
+/** Bar with the number of selected jobs and a link to their comparison. */
 export function Picked({ keys, clear }: { keys: readonly string[]; clear: () => void }) {
   const compare = () => {
     const parts = keys.map((key) => key.split("/", 2) as [string, string]);
@@ -14,7 +14,7 @@ export function Picked({ keys, clear }: { keys: readonly string[]; clear: () => 
   };
   return (
     <div class="picked" role="region" aria-label="Jobs to compare">
-      <b>{keys.length}</b> {keys.length === 1 ? "job picked: pick another to compare it with" : "jobs picked"}
+      <b>{keys.length}</b> {keys.length === 1 ? "job selected. Select another one to compare." : "jobs selected"}
       <button type="button" class="primary" disabled={keys.length < 2} onClick={compare}>
         Compare
       </button>

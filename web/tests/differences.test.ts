@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { change } from "../src/job/compared";
+import { formatChange } from "../src/job/differences";
 
 describe("the difference of a value from another", () => {
   it.each([
@@ -15,6 +15,6 @@ describe("the difference of a value from another", () => {
     [null, 3, "W", ""],
     [3, null, "1", ""],
   ] as const)("%s to %s in %s is %s", (before, after, unit, text) => {
-    expect(change(before, after, unit)).toBe(text);
+    expect(formatChange(before, after, unit)).toBe(text);
   });
 });

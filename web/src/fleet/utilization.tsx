@@ -1,12 +1,12 @@
-// Who uses what: idle allocated devices with their cost, and the users of a resource group.
+// Utilization: idle allocated devices with their cost, and the users of a resource group.
 import { useMemo } from "preact/hooks";
 import { type Schemas, address } from "../api/client";
-import { quantity } from "../format";
+import { formatQuantity } from "../format";
 import { useRead } from "../parts/hooks";
-import { Choice, Notice, Problem, Section } from "../parts/small";
-import { changed, go, href } from "../router";
+import { Choice, Notice, Problem, Section } from "../parts/elements";
+import { mergeQuery, go, href, jobHref } from "../router";
 import { History } from "./history";
-import { type Fleet, byGroup, count, money, useFleet, waste } from "./data";
+import { type Fleet, groupNodes, countFleet, formatHourly, useFleet, findWaste } from "./data";
 
 const LAST = [
   ["5m", "5 min"],
@@ -18,8 +18,8 @@ const LAST = [
 type Last = (typeof LAST)[number][0];
 
 export function UsePage({ query }: { query: URLSearchParams }) {
-  const { fleet, error, again } = useFleet();
-  if (error && !fleet) return <Problem error={error} again={again} />;
+  const { fleet, error, reload } = useFleet();
+  if (error && !fleet) return <Problem error={error} reload={reload} />;
   return (
     <>
       <div class="heading">
@@ -33,25 +33,25 @@ export function UsePage({ query }: { query: URLSearchParams }) {
 }
 
 function Idle({ fleet }: { fleet: Fleet }) {
-  const found = useMemo(() => waste(fleet), [fleet]);
-  const all = useMemo(() => count(fleet, fleet.nodes), [fleet]);
-  const total = all.cost === null ? "" : `, ${money(fleet, all.cost)}`;
+  const found = useMemo(() => findWaste(fleet), [fleet]);
+  const all = useMemo(() => countFleet(fleet, fleet.nodes), [fleet]);
+  const total = all.cost === null ? "" : `, ${formatHourly(fleet, all.cost)}`;
   const taken = all.devices - all.free - all.away;
   const aside = found.length > 0 && <b class="wasted">{`${all.idle} of ${taken} devices${total}`}</b>;
-  const unmeasured = all.unmeasured ? `${all.unmeasured} of ${taken} devices that jobs have were not measured in the last 5 minutes. Of the others none is idle.` : "";
-  const used = taken ? "Every device that a job has was used in the last 15 minutes." : "No job has a device now.";
-  const emptyText = all.devices ? unmeasured || used : "No device was reported yet. Start an agent on each node.";
+  const unmeasured = all.unmeasured ? `${all.unmeasured} of ${taken} allocated devices were not measured in the last 5 minutes. The others are not idle.` : "";
+  const used = taken ? "No idle devices: every allocated device was used in the last 15 minutes." : "No devices are allocated now.";
+  const emptyText = all.devices ? unmeasured || used : "No devices reported yet. Start an agent on each node.";
   return (
     <Section id="idle" title="Allocated and idle" aside={aside}>
       {!found.length && <p class="hint">{emptyText}</p>}
       {found.length > 0 && <IdleTable fleet={fleet} found={found} />}
-      {found.length > 0 && unmeasured && <p class="hint">{all.unmeasured} more that jobs have were not measured in the last 5 minutes.</p>}
-      {found.length > 0 && all.cost === null && <p class="hint">No price is set for these devices. Set one in [devices] of the file that JOBMETER_PRICES names.</p>}
+      {found.length > 0 && unmeasured && <p class="hint">{all.unmeasured} more allocated devices were not measured in the last 5 minutes.</p>}
+      {found.length > 0 && all.cost === null && <p class="hint">No price is set for these devices. Set one under [devices] in the price file, which JOBMETER_PRICES names.</p>}
     </Section>
   );
 }
 
-function IdleTable({ fleet, found }: { fleet: Fleet; found: ReturnType<typeof waste> }) {
+function IdleTable({ fleet, found }: { fleet: Fleet; found: ReturnType<typeof findWaste> }) {
   const priced = found.some((one) => one.cost !== null);
   return (
     <div class="wide" tabIndex={0} role="region" aria-label="Jobs with idle devices">
@@ -62,45 +62,45 @@ function IdleTable({ fleet, found }: { fleet: Fleet; found: ReturnType<typeof wa
             <th scope="col">User</th>
             <th scope="col">Resource group</th>
             <th scope="col" class="number">Idle</th>
-            <th scope="col" class="number">Of</th>
+            <th scope="col" class="number">Allocated</th>
             {priced && (
               <th scope="col" class="number">
-                Costs
+                Cost
               </th>
             )}
-            <th scope="col">On</th>
+            <th scope="col">Nodes</th>
           </tr>
         </thead>
         <tbody>
           {found.slice(0, 200).map((one) => (
             <tr key={`${one.job.project} ${one.job.id}`}>
               <th scope="row">
-                <a href={href(["jobs", one.job.id], { project: one.job.project })} data-step>{one.job.name || one.job.id}</a>
+                <a href={jobHref(one.job)} data-step>{one.job.name || one.job.id}</a>
               </th>
               <td>{one.user}</td>
               <td>{one.job.resource_group}</td>
               <td class="number wasted">{one.idle}</td>
               <td class="number">{one.devices}</td>
-              {priced && <td class="number">{one.cost === null ? "–" : money(fleet, one.cost)}</td>}
+              {priced && <td class="number">{one.cost === null ? "–" : formatHourly(fleet, one.cost)}</td>}
               <td>{[...one.nodes].slice(0, 3).join(", ") + (one.nodes.size > 3 ? ` and ${one.nodes.size - 3} more` : "")}</td>
             </tr>
           ))}
         </tbody>
       </table>
-      {found.length > 200 && <p class="hint">{found.length - 200} more jobs, each with less.</p>}
+      {found.length > 200 && <p class="hint">{found.length - 200} more jobs with fewer or cheaper idle devices.</p>}
     </div>
   );
 }
 
 function Groups({ fleet, query }: { fleet: Fleet; query: URLSearchParams }) {
-  const names = useMemo(() => [...new Set([...byGroup(fleet.nodes).map(([name]) => name), ...fleet.jobs.map((job) => job.resource_group)])], [fleet]);
+  const names = useMemo(() => [...new Set([...groupNodes(fleet.nodes).map(([name]) => name), ...fleet.jobs.map((job) => job.resource_group)])], [fleet]);
   const group = query.get("group") ?? fleet.jobs[0]?.resource_group ?? names[0] ?? "";
   const last: Last = LAST.find(([name]) => name === query.get("last"))?.[0] ?? "15m";
-  const set = (values: Record<string, string>) => go(href(["use"], changed(query, values)), true);
+  const set = (values: Record<string, string>) => go(href(["use"], mergeQuery(query, values)), true);
   const response = useRead<Schemas["UserList"]>(names.length ? address("/api/jobmeter/v1/users", {}, { resource_group: group, last }) : null);
   if (!names.length) {
     return (
-      <Notice title="There is no node and no running job yet.">
+      <Notice title="No nodes and no running jobs yet. Run the demonstration:">
         <pre>jobmeter demo</pre>
       </Notice>
     );
@@ -119,16 +119,17 @@ function Groups({ fleet, query }: { fleet: Fleet; query: URLSearchParams }) {
   );
   return (
     <Section id="users" title="Users of a resource group" aside={aside}>
-      {response.error && (response.error.status === 404 ? <p class="hint">Nothing is known of {group || "jobs without a resource group"}.</p> : <Problem error={response.error} again={response.again} />)}
+      {response.error && (response.error.status === 404 ? <p class="hint">No usage was recorded for {group || "jobs without a resource group"}.</p> : <Problem error={response.error} reload={response.reload} />)}
       {response.data && !response.error && <Users found={response.data} />}
     </Section>
   );
 }
 
 function Users({ found }: { found: Schemas["UserList"] }) {
-  if (!found.users.length) return <p class="hint">Nobody used this group in this time.</p>;
+  if (!found.users.length) return <p class="hint">No usage of this group in this time.</p>;
   const all = { ...found.summary, user: "All users" };
-  const heads = ["Jobs that ran", "Devices", "Devices in use", "Cores", "Cores in use", "Memory", "Memory in use", "Received", "Sent"];
+  const network = found.users.some((one) => one.network_receive !== null || one.network_transmit !== null);
+  const heads = ["Jobs", "Devices", "Devices in use", "Cores", "Cores in use", "Memory", "Memory in use", ...(network ? ["Received", "Sent"] : [])];
   return (
     <div class="wide" tabIndex={0} role="region" aria-label="Users">
       <table>
@@ -146,16 +147,16 @@ function Users({ found }: { found: Schemas["UserList"] }) {
         <tbody>
           {[...found.users, ...(found.users.length > 1 ? [all] : [])].map((one, at) => (
             <tr key={at} class={one === all ? "sum" : ""}>
-              <th scope="row">{one.user || <span class="none">nobody named</span>}</th>
+              <th scope="row">{one.user || <span class="none">unknown user</span>}</th>
               <td class="number">{one.jobs}</td>
               <td class="number">{one.requested.devices}</td>
-              <td class="number">{quantity(one.device, "1")}</td>
+              <td class="number">{formatQuantity(one.device, "1")}</td>
               <td class="number">{one.requested.cpu ? Number(one.requested.cpu.toFixed(1)).toLocaleString("en") : "–"}</td>
-              <td class="number">{quantity(one.cpu, "1")}</td>
-              <td class="number">{one.requested.memory ? quantity(one.requested.memory, "By") : "–"}</td>
-              <td class="number">{quantity(one.memory, "1")}</td>
-              <td class="number">{quantity(one.network_receive, "By/s")}</td>
-              <td class="number">{quantity(one.network_transmit, "By/s")}</td>
+              <td class="number">{formatQuantity(one.cpu, "1")}</td>
+              <td class="number">{one.requested.memory ? formatQuantity(one.requested.memory, "By") : "–"}</td>
+              <td class="number">{formatQuantity(one.memory, "1")}</td>
+              {network && <td class="number">{formatQuantity(one.network_receive, "By/s")}</td>}
+              {network && <td class="number">{formatQuantity(one.network_transmit, "By/s")}</td>}
               <td>{one.nodes.length > 3 ? `${one.nodes.length} nodes` : one.nodes.join(", ")}</td>
             </tr>
           ))}
