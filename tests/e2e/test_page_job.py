@@ -161,7 +161,7 @@ def test_a_phone_shows_jobs_with_findings(viewer):
     # Until the narrowed list is there, the rows of the list before stay.
     wait_for_page(page, "document.querySelectorAll('.rows .row[data-at]').length === 3")
     row = page.locator(".rows .row[data-at]", has_text="ended-0")
-    assert "critical: GPU idle" in row.locator(".c-name").text_content()
+    assert "critical: Allocated GPU idle" in row.locator(".c-name").text_content()
     assert page.locator(".rows .c-name .found").count() == 2
     check_view(page, "findings on a phone")
 
