@@ -31,7 +31,7 @@ _MISSED = 0.025
 """Share of the readings of a replica that are missing."""
 
 Key = tuple[str, str, str]
-"""(metric, replica, device)."""
+"""Key of a series: (metric, replica, device)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,9 +67,10 @@ USUAL = JobShape()
 
 
 def draw_shape(random: np.random.Generator) -> JobShape:
-    """Draw a job: 4 to 64 replicas of 1 to 8 devices, 1.5 to 8 hours, an interval of 1 to 60 s, any phase and jitter.
+    """Draw the shape of a job: 4 to 64 replicas with 1 to 8 devices, 1.5 to 8 hours, samples every 1 to 60 s.
 
-    A job of many devices is shorter or sampled less often, so that its size stays bounded.
+    Phase and jitter of the samples are random. A job with many devices is shorter or sampled less often, so that its
+    size stays bounded.
     """
     replicas, devices = int(random.choice([4, 5, 8, 16, 32, 64])), int(random.choice([1, 2, 4, 8]))
     interval = int(random.choice(_INTERVALS)) * SECOND

@@ -71,7 +71,7 @@ def first_charts(visitor: browser.Visitor, hours: int, runs: int) -> list[Figure
 
 
 def moved(name: str, both: tuple[browser.Moved, browser.Moved], events: int = 0, over: int = 0) -> list[Figure]:
-    """Return the figures of a movement: dropped frames beside those of an empty page, and the CPU time of tasks.
+    """Return the figures of a movement: dropped frames, beside an empty page's, and the CPU time of tasks.
 
     ``events`` is the number of pointer movements, ``over`` the number of tasks that may last longer than a frame.
     """
@@ -110,7 +110,7 @@ def viewers(some: Sequence[Sequence[Watched]]) -> list[Figure]:
 
 
 def wait_for_roll_ups(server: OwnServer, hours: int) -> None:
-    """Wait until the job's samples are rolled up, as those of a job that ran for a day are.
+    """Wait until the job's samples are rolled up, as they are for a job that ran for a day.
 
     Raises RuntimeError after two minutes.
     """

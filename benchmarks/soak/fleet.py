@@ -13,7 +13,7 @@ NODES_PER_JOB = 8
 
 @dataclass(frozen=True)
 class Fleet:
-    """Size of a fleet. ``gpus`` counts those of a node, ``metrics`` those of a GPU.
+    """Size of a fleet: number of nodes, GPUs of each node, metrics of each GPU.
 
     ``interval`` is the time between two samples of a series in seconds.
     """
