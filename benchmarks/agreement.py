@@ -8,7 +8,7 @@ from benchmarks.contestant import Contestant, Points
 from benchmarks.questions import Asked, now_ms
 
 FRESH_MS = 35_000
-"""Time in ms after the end of a bucket from which answers are compared in the bucket.
+"""Time in ms since the end of the newest bucket whose values are compared.
 
 VictoriaMetrics answers the last 30 seconds with older values (``-search.latencyOffset``).
 """

@@ -1,4 +1,4 @@
-"""Interface of every contestant: start, take samples, answer questions, and report costs."""
+"""Interface of every contestant: start, store samples, answer queries, and report costs."""
 
 import contextlib
 import os
@@ -70,7 +70,7 @@ class Contestant(ABC):
 
     @abstractmethod
     def path(self, asked: Asked) -> str:
-        """Return the path and query string that ask this contestant the query."""
+        """Return the path and query string of this contestant's API for the query."""
 
     @abstractmethod
     def points(self, body: bytes, step_s: int) -> Points:

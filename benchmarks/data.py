@@ -11,7 +11,8 @@ HOUR_MS = 3_600_000
 PHASE_MS = 7_000
 """Time from a multiple of ``STEP_MS`` to the next sample, so that no sample lies on the edge of a bucket.
 
-The peers, whose ranges are ``(start, end]``, count a sample on the edge to the bucket before, Jobmeter to that after.
+The peers, whose ranges are ``(start, end]``, count a sample on the edge to the bucket before. Jobmeter counts it to the
+bucket after.
 """
 
 

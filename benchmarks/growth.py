@@ -78,7 +78,7 @@ def main() -> None:
 
 
 def grow(ours: Jobmeter, size: int) -> Size:
-    """Import jobs into a server until it stores ``size`` samples."""
+    """Import jobs into a server until it stores ``size`` samples and more than ``SMALL_JOBS`` jobs."""
     now, begin = now_ms(), time.perf_counter()
     asked = utilization(now, 25, LIVE)
     ours.load(asked)

@@ -192,7 +192,7 @@ def contestants(ours: type[Jobmeter] = Jobmeter, *, prometheus: bool = True) -> 
 
 
 def json_line(names: Names, stamps: str, value: NDArray[np.float64]) -> bytes:
-    """Return a series as a line of VictoriaMetrics' JSON import. ``numbers`` wrote its times, ``stamps``."""
+    """Return a series as a line of VictoriaMetrics' JSON import. ``stamps`` is its times in the form of ``numbers``."""
     labels = ",".join(f'"{key}":"{text}"' for key, text in names.labels.items())
     return f'{{"metric":{{{labels}}},"values":[{numbers(value)}],"timestamps":[{stamps}]}}\n'.encode()
 

@@ -29,7 +29,7 @@ _OTHERS = frozenset({"cli", "collect"})
 """Folders whose modules use the same words for waiting until a thread ends; neither path enters them."""
 
 _STANDARD = frozenset({"call_soon_threadsafe", "first_seen", "last_seen"})
-"""Names of the standard library, and usual names of fields."""
+"""Names that do not count: names of the standard library, and usual names of fields."""
 
 _PLACE = re.compile(r"`([^`]+)`")
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")

@@ -1,4 +1,4 @@
-"""Steady stream of samples into one contestant. A separate process sends it, to not slow down the querying client."""
+"""Steady stream of samples into one contestant, from a separate process that does not slow down the querying client."""
 
 import contextlib
 import multiprocessing

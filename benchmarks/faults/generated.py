@@ -71,7 +71,7 @@ def _stand_still(made: Made, stop: int, names: Sequence[str]) -> None:
 
 
 def _lose(made: Made) -> int:
-    """Let one rank disappear without a last line; return the index of the first sample without that rank."""
+    """Let the samples and log lines of one rank end; return the index of the first sample without that rank."""
     stop = made.begin(float(made.random.uniform(0.3, 0.7)))
     lost = made.names[int(made.random.integers(made.replicas))]
     made.series = {key: value[:stop] if key[1] == lost else value for key, value in made.series.items()}
@@ -80,7 +80,7 @@ def _lose(made: Made) -> int:
 
 
 def _wait(made: Made) -> None:
-    """Let one rank disappear. All other ranks wait for it from the next step on."""
+    """Let one rank disappear. All other ranks wait for that rank from the next step on."""
     stop = _lose(made) + int(made.random.integers(0, 2))
     names = [name for name in made.names if len(made.series["cpu.usage", name, ""]) == len(made.time)]
     _stand_still(made, stop, names)
@@ -196,7 +196,10 @@ def _xid(made: Made) -> None:
 
 @whole(batch)
 def _killed_for_memory(made: Made) -> None:
-    """Let the kernel kill a replica for memory. Its line names no job, because the agent does not know the process."""
+    """Let the kernel kill a replica for lack of memory.
+
+    The kernel's line names no job, because the agent does not know the process.
+    """
     made.fail("worker-1", 137)
     made.say_kernel("Out of memory: Killed process 4711 (python) total-vm:9kB, anon-rss:8kB", made.length - 900)
 
@@ -434,7 +437,7 @@ COMPANIONS: Mapping[str, frozenset[str]] = {
     "segfault": frozenset({"rank_lost"}),
     **GPU_COMPANIONS,
 }
-"""Rules whose findings are correct beside that of a fault, by the rule of the fault.
+"""Rules whose findings are correct beside the finding of a fault's own rule, by that rule.
 
 For example, a device that is never used is also idle.
 """

@@ -203,7 +203,7 @@ GPU_COMPANIONS: Mapping[str, frozenset[str]] = {
     "gpu_leftover_memory": frozenset({"gpu_partly_unused", "gpu_no_process"}),
     "mig_candidate": frozenset({"mem_overrequest"}),
 }
-"""Rules whose findings are correct beside that of a fault, by the rule of the fault."""
+"""Rules whose findings are correct beside the finding of a fault's own rule, by that rule."""
 
 
 # Healthy jobs that resemble one of these faults for a while.

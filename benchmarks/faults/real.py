@@ -24,7 +24,7 @@ growth = 0.0
 [straggler_rank]
 hold = "10m"
 """
-"""Thresholds for jobs of seconds: a minute becomes 250 ms. A leak need not fill the memory, which takes too long."""
+"""Thresholds for jobs of seconds: a minute becomes 250 ms, and a leak counts however long it takes to fill memory."""
 _PATIENCE = 120.0
 _DISK_MEGABYTES = 32
 _DATA_MEGABYTES = 16
@@ -202,9 +202,10 @@ SCRIPTS = (
 
 
 def run(script: Script, server: OwnServer, environment: Mapping[str, str]) -> list[Finding] | None:
-    """Run a job and return its findings, of a job that hangs while it runs.
+    """Run a job and return its findings after its end.
 
-    Returns None if this machine cannot make the job's surroundings.
+    The findings of a job that hangs are read while it runs. Returns None if this machine cannot make the job's
+    surroundings.
     """
     with ExitStack() as stack:
         if script.disk:

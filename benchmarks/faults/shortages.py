@@ -365,7 +365,7 @@ def _pick(made: Made, some: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
 
 @whole(training)
 def _falls_back(made: Made) -> None:
-    """Let NCCL use sockets in all replicas or in some. Half of the nodes report an RDMA port."""
+    """Let NCCL use sockets in all replicas or in some. About half of the nodes report an RDMA port."""
     version = _pick(made, SOCKET_LINES)
     none = NO_DEVICE[int(made.random.integers(len(NO_DEVICE)))]
     some = made.names if made.random.random() < 0.5 else made.names[:: int(made.random.integers(2, 4))]

@@ -1,10 +1,10 @@
 """``python -m benchmarks.page``: speed and size of the page in Chromium, and cost of its viewers.
 
-A temporary server has a running job of 128 ranks with 24 hours of samples: six metrics, a sample every 15 s. Measured
-are the time from opening the job's page with an empty browser cache to its first chart, the frames dropped while
-zooming, pointing and scrolling through a long list, from the browser's trace, the size of the page, and the server's
-cost of 100 viewers of the live job beside that of one. CPU times stand beside elapsed times, because only CPU times
-are comparable on a machine with other load. Takes five minutes.
+A temporary server has a running job of 128 ranks with 24 hours of samples: six metrics, a sample every 15 s. The first
+figures are the times from opening the job's page with an empty browser cache to its first chart. The browser's trace
+shows the frames that are dropped while zooming, pointing and scrolling through a long list. Further figures are the
+size of the page, and the cost of 100 viewers of the live job beside the cost of one viewer. CPU times stand beside
+elapsed times, because only CPU times are comparable on a machine with other load. The run takes five minutes.
 """
 
 import argparse
@@ -96,7 +96,7 @@ def weight() -> Figure:
 
 
 def viewers(some: Sequence[Sequence[Watched]]) -> list[Figure]:
-    """Return the cost of viewers: the lowest CPU time of a round with viewers, minus the lowest of one without."""
+    """Return the cost of viewers: the lowest CPU time of a round with viewers, minus the lowest one without viewers."""
     none, one, many = (min(row[at].cpu for row in some) for at in range(len(COUNTS)))
     single, hundred = one - none, many - none
     least = min(row[2].updates for row in some)

@@ -90,7 +90,7 @@ def _verdict(ours: Jobmeter, fleet: Fleet, whole: Tally, span: tuple[int, int]) 
 
 
 def measured(fleet: Fleet, span: tuple[int, int]) -> int:
-    """Return the number of samples that agents measure in ``span``, from one time to another (ms)."""
+    """Return the number of samples that all agents measure in ``span``, a start and an end in epoch ms."""
     total = 0
     for node in range(fleet.nodes):
         due = span[0] / 1000 + fleet.interval * node / fleet.nodes

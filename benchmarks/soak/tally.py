@@ -11,9 +11,9 @@ from benchmarks.client import summary
 class Tally:
     """Counts and times of requests.
 
-    ``accepted`` and ``refused`` count samples. ``retries`` counts requests after a refusal (429 or 503), ``broken``
-    those after a broken connection. ``times`` are latencies in milliseconds by kind (``write``, ``live``, ``list``).
-    ``lags`` are the seconds from the measurement of a frame to its acknowledgement.
+    ``accepted`` and ``refused`` count samples. ``retries`` counts responses with 429 or 503, ``broken`` counts broken
+    connections. After both the request is repeated. ``times`` are latencies in milliseconds by kind (``write``,
+    ``live``, ``list``). ``lags`` are the seconds from the measurement of a frame to its acknowledgement.
     """
 
     accepted: int = 0

@@ -19,8 +19,8 @@ class Glance:
     """Figures of the server at one time.
 
     ``at`` is seconds of the monotonic clock, ``memory`` MiB, ``disk`` bytes, ``cpu`` CPU seconds. ``parts`` counts the
-    parts on disk, ``merged`` those that merges made. Parts whose content was merged into others stay on disk for some
-    minutes and are counted.
+    parts on disk, ``merged`` counts the parts among them that merges made. A part whose content was merged into another
+    part stays on disk for some minutes and is counted.
     """
 
     at: float

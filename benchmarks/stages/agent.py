@@ -29,7 +29,7 @@ _PACES = {"": 10.0, ".1s": 1.0}
 
 
 class _Relay:
-    """Proxy between agent and server. It counts the bytes that the agent sends."""
+    """Proxy between agent and server that counts the bytes from the agent."""
 
     def __init__(self, port: int) -> None:
         self.sent = 0

@@ -14,7 +14,7 @@ from benchmarks.row import Table
 
 
 def measure(plan: Plan, table: Table) -> None:
-    """Measure exported samples a second and the server's peak memory above its level before, in MiB.
+    """Measure the exported samples a second, and how many MiB the server's peak memory rises.
 
     The samples of the last round are compared between the contestants.
     """

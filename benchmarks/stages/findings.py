@@ -74,7 +74,7 @@ def measure(plan: Plan, table: Table) -> None:  # noqa: ARG001 - the shape of a 
 
 
 def _rounds(application: Application, work: RunningJobs, clock: _Ahead, count: int) -> Iterator[float]:
-    """Yield the CPU time of each round in microseconds for a job. The first round fills caches and is left out."""
+    """Yield the CPU time of each round in microseconds per job. The first round fills caches and is left out."""
     start = clock.now_ms() - _LENGTH_MS
     _record(application, count, start)
     _write(application, count, start, clock.now_ms())

@@ -1,4 +1,4 @@
-"""Cost of ``jobmeter.log`` for a program under ``jobmeter run``: import time, time of a call, longer run time."""
+"""Cost of ``jobmeter.log`` for a program under ``jobmeter run``: import time, time of a call, added run time."""
 
 import json
 import subprocess

@@ -1,6 +1,6 @@
 """Import and size on disk of a real trace, GenTD26.
 
-Jobmeter imports it with ``jobmeter import``, VictoriaMetrics through its JSON import.
+Jobmeter imports the trace with ``jobmeter import``, VictoriaMetrics with its JSON import.
 """
 
 import tempfile

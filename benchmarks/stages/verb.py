@@ -25,7 +25,7 @@ def verb_rate(ours: Jobmeter, hours: float) -> float:
 
 
 def import_file(ours: Jobmeter, file: Path) -> float:
-    """Import a file with ``jobmeter import`` and return the seconds that took.
+    """Import a file with ``jobmeter import`` and return the duration in seconds.
 
     Raises RuntimeError unless every row was accepted.
     """
