@@ -1,1 +1,1 @@
-"""Jobmeter beside its peers: the same samples, the same questions, the same client, one run."""
+"""Comparison of Jobmeter with its peers in one run: the same samples, the same queries, the same client."""

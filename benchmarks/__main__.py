@@ -1,4 +1,4 @@
-"""``python -m benchmarks``: Jobmeter beside its peers, the same samples, questions and client, one table."""
+"""``python -m benchmarks``: Jobmeter and its peers with the same samples, queries and client, in one table."""
 
 import argparse
 import json
@@ -20,7 +20,7 @@ LATEST = Path(__file__).parent / "results" / "latest.json"
 
 
 def main() -> None:
-    """Run what was asked for."""
+    """Run the stages of the chosen rows and print the table. With ``--check`` exit with 1 if a run did not pass."""
     options = _options()
     exit_on_sigterm()
     plan = replace(PLANS[options.scale], gentd26=options.gentd26)
@@ -33,14 +33,14 @@ def main() -> None:
         tables.append(Table(options.only))
         for name in tables[-1].stages:
             _stage(plan, tables[-1], name)
-            results.write(options.output, results.plain(tables, plan.name))  # a run that breaks off leaves what it has
+            results.write(options.output, results.plain(tables, plan.name))  # an interrupted run leaves its results
     _show(tables, options)
     if options.check and not all(table.passed for table in tables):
         sys.exit(1)
 
 
 def _stage(plan: Plan, table: Table, name: str) -> None:
-    """A stage that fails voids its rows; the others go on."""
+    """Run a stage. An error voids the rows of the stage, and the other stages still run."""
     begin = time.monotonic()
     try:
         STAGES[name](plan, table)

@@ -1,4 +1,4 @@
-"""Comparison of all answers, point by point: a fast answer to another question must not win."""
+"""Comparison of all answers point by point: a contestant must not be fast because its answer differs."""
 
 import math
 from collections.abc import Sequence
@@ -8,21 +8,24 @@ from benchmarks.contestant import Contestant, Points
 from benchmarks.questions import Asked, now_ms
 
 FRESH_MS = 35_000
-"""Buckets that ended later than this are not compared: VictoriaMetrics shows the last 30 seconds as they were before
-them (``-search.latencyOffset``)."""
+"""Time in ms since the end of the newest bucket whose values are compared.
+
+VictoriaMetrics answers the last 30 seconds with older values (``-search.latencyOffset``).
+"""
 _TOLERANCE = 1e-9
 
 
 def disagreement(everybody: Sequence[Contestant], asked: Asked, lines: int) -> str:
-    """Return the faults in the answers to a question, empty for none: see ``difference``."""
+    """Send a query to every contestant and return how the answers disagree; see ``difference``."""
     bodies = [answer(one.request(one.path(asked))) for one in everybody]
     return difference(everybody, bodies, asked, lines)
 
 
 def difference(everybody: Sequence[Contestant], bodies: Sequence[bytes], asked: Asked, lines: int) -> str:
-    """Empty when each body has so many lines, the same buckets within the range, and in them the same values as ours.
+    """Return how the answers of the contestants disagree, empty if they agree.
 
-    The buckets at both ends, which the range may cut, are not compared.
+    Answers agree if each has ``lines`` lines with the same buckets within the range, and the same values in them, as
+    the first contestant's answer. Buckets that the range may cut at its ends are not compared.
     """
     step = asked.step_s * 1000
     first, last = asked.start_ms, min(asked.end_ms, now_ms() - FRESH_MS) - step
@@ -40,7 +43,7 @@ def difference(everybody: Sequence[Contestant], bodies: Sequence[bytes], asked: 
 
 
 def differing(ours: Points, theirs: Points) -> str:
-    """The first point that differs, empty when there is none."""
+    """Return a description of the first difference between two answers, empty without a difference."""
     if ours.keys() != theirs.keys():
         return f"lines {sorted(ours.keys() ^ theirs.keys())[:3]}"
     for line, points in ours.items():

@@ -1,4 +1,4 @@
-"""One HTTP client for every contestant: closed loops on kept connections, driven by one thread with epoll."""
+"""HTTP client for all contestants: closed loops on persistent connections, driven by one thread with epoll."""
 
 import contextlib
 import functools
@@ -18,32 +18,32 @@ _PIECE = 1 << 20
 
 @dataclass(frozen=True)
 class Request:
-    """A GET."""
+    """GET request to a port of this machine."""
 
     port: int
     path: str
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def encode(self) -> bytes:
-        """Its bytes."""
+        """Return the bytes of the request."""
         return _head("GET", self.port, self.path, self.headers)
 
 
 @dataclass(frozen=True)
 class Post:
-    """Where bodies go, and the headers of each."""
+    """Target of POST requests: port, path and headers."""
 
     port: int
     path: str
     headers: Mapping[str, str]
 
     def encode(self, body: bytes) -> bytes:
-        """The bytes of one request with that body."""
+        """Return the bytes of a request with ``body``."""
         return _head("POST", self.port, self.path, {**self.headers, "Content-Length": str(len(body))}) + body
 
 
 class RefusedError(RuntimeError):
-    """The answer was no 2xx. ``status`` is its status, ``wait`` the seconds of its Retry-After, 0 without one."""
+    """Error for a response whose ``status`` is not 2xx. ``wait`` is its Retry-After in seconds, 0 without one."""
 
     def __init__(self, status: int, body: bytes, wait: float = 0.0) -> None:
         super().__init__(f"{status}: {body[:500]!r}")
@@ -52,7 +52,7 @@ class RefusedError(RuntimeError):
 
 
 class Response:
-    """An HTTP/1.1 response as its bytes arrive; the next one may only begin after it."""
+    """HTTP/1.1 response that is fed with bytes as they arrive. Responses must not be pipelined."""
 
     def __init__(self) -> None:
         self._data = bytearray()
@@ -60,19 +60,19 @@ class Response:
         self._size = -1
 
     def feed(self, data: bytes) -> bool:
-        """Add what arrived; True when the response is complete. ConnectionError when nothing arrived."""
+        """Add received bytes and return True when the response is complete. Raises ConnectionError without bytes."""
         if not data:
             raise ConnectionError("the server closed the connection")
         self._data += data
         if not self._start and not self._parse_head():
             return False
         if self._size < 0:
-            # The text that contestants answer with holds no CR, so this is the last chunk.
+            # The text of the contestants' answers contains no CR, so these bytes are the last chunk.
             return len(self._data) >= self._start + 5 and self._data.endswith(b"0\r\n\r\n")
         return len(self._data) >= self._start + self._size
 
     def body(self) -> bytes:
-        """The body, its chunks joined. RefusedError unless the status is 2xx."""
+        """Return the body with its chunks joined. Raises RefusedError unless the status is 2xx."""
         raw = bytes(self._data[self._start :])
         body = _joined(raw) if self._size < 0 else raw
         status = int(self._data[9:12])
@@ -82,7 +82,7 @@ class Response:
         return body
 
     def check(self) -> None:
-        """RefusedError unless the status is 2xx; cheaper than ``body``."""
+        """Raise RefusedError unless the status is 2xx. Cheaper than ``body``."""
         if self._data[9] != ord("2"):
             self.body()
 
@@ -103,7 +103,7 @@ class Response:
 
 
 class Connection:
-    """A kept connection; one request after the other."""
+    """Persistent connection for one request after the other."""
 
     def __init__(self, port: int) -> None:
         self._socket = _connect(port)
@@ -115,7 +115,7 @@ class Connection:
         self._socket.close()
 
     def ask(self, message: bytes) -> bytes:
-        """The body of the response; RefusedError unless it is a 2xx."""
+        """Send a request and return the body of the response. Raises RefusedError unless the status is 2xx."""
         self._socket.sendall(message)
         response = Response()
         while not response.feed(self._socket.recv(_PIECE)):
@@ -124,13 +124,16 @@ class Connection:
 
 
 def answer(request: Request) -> bytes:
-    """The body of one response on a connection of its own."""
+    """Send a request on a new connection and return the body of the response.
+
+    Raises RefusedError unless the status is 2xx.
+    """
     with Connection(request.port) as connection:
         return connection.ask(request.encode())
 
 
 def drain(request: Request) -> Iterator[bytes]:
-    """The pieces of a long response as they arrive; RefusedError unless it is a 200."""
+    """Yield the pieces of a long response as they arrive. Raises RefusedError unless the status is 200."""
     with contextlib.closing(http.client.HTTPConnection("127.0.0.1", request.port, timeout=120)) as connection:
         connection.request("GET", request.path, headers=dict(request.headers))
         response = connection.getresponse()
@@ -142,7 +145,7 @@ def drain(request: Request) -> Iterator[bytes]:
 
 @dataclass(frozen=True)
 class Latency:
-    """Milliseconds over the requests of one round."""
+    """Latencies of the requests of one round in milliseconds, and their count."""
 
     p50: float
     p99: float
@@ -151,14 +154,14 @@ class Latency:
 
 
 def summary(milliseconds: Sequence[float]) -> Latency:
-    """The quantiles of at least one time."""
+    """Return median, 99th percentile, maximum and count of at least one time in milliseconds."""
     times = sorted(milliseconds)
     return Latency(statistics.median(times), times[int(len(times) * 0.99)], times[-1], len(times))
 
 
 @dataclass(frozen=True)
 class Drive:
-    """A closed loop: the milliseconds of each response, the seconds it went on, the client's own CPU seconds."""
+    """Closed loop: milliseconds of each response, seconds that the loop took, CPU seconds of the client's thread."""
 
     times: Sequence[float]
     seconds: float
@@ -166,25 +169,26 @@ class Drive:
 
     @functools.cached_property
     def latency(self) -> Latency:
-        """Quantiles of ``times``."""
+        """Return the quantiles of ``times``."""
         return summary(self.times)
 
     @property
     def rate(self) -> float:
-        """Responses a second."""
+        """Return the responses a second."""
         return len(self.times) / self.seconds
 
     @property
     def share(self) -> float:
-        """The client's CPU as percent of one core."""
+        """Return the CPU usage of the client in percent of one core."""
         return 100 * self.cpu / self.seconds
 
 
 def drive(port: int, lanes: Sequence[Iterator[bytes]], seconds: float | None = None) -> Drive:
-    """Send the messages of each lane one after the other, each lane on a connection of its own, all at the same time.
+    """Send the messages of all lanes concurrently.
 
-    A lane ends with its iterator. After ``seconds`` no message is begun, but for the first three. Several lanes may
-    share one iterator. RefusedError when a response is no 2xx: an error must not count as an answer.
+    Each lane has a connection of its own and sends a message after the response to the last one. A lane ends with its
+    iterator; several lanes may share an iterator. After ``seconds`` no message is sent, but at least three are sent in
+    all. Raises RefusedError for a response other than 2xx, because an error must not count as an answer.
     """
     with contextlib.ExitStack() as stack:
         epoll = stack.enter_context(contextlib.closing(select.epoll()))
@@ -197,7 +201,7 @@ def drive(port: int, lanes: Sequence[Iterator[bytes]], seconds: float | None = N
 
 
 class _Lane:
-    """One connection: its next message is ready before the response to the last one is there."""
+    """Connection of a closed loop. The next message is encoded before the response to the last one arrives."""
 
     def __init__(self, port: int, messages: Iterator[bytes], epoll: select.epoll) -> None:
         self._socket = _connect(port)
@@ -212,7 +216,7 @@ class _Lane:
         epoll.register(self.number, select.EPOLLIN)
 
     def begin(self) -> bool:
-        """Send the next message; False when there is none."""
+        """Send the next message and return True; return False without another message."""
         if self._next is None:
             return False
         self._response = Response()
@@ -223,14 +227,14 @@ class _Lane:
         return True
 
     def send(self) -> None:
-        """Send as much as the socket takes; epoll reports when it takes more."""
+        """Send as much of the message as the socket takes. Epoll reports when the socket takes more."""
         with contextlib.suppress(BlockingIOError):
             while self._unsent:
                 self._unsent = self._unsent[self._socket.send(self._unsent) :]
         self._epoll.modify(self.number, select.EPOLLIN | (select.EPOLLOUT if self._unsent else 0))
 
     def receive(self) -> bool:
-        """Read what arrived; True when the response is complete."""
+        """Read received bytes and return True when the response is complete. Raises RefusedError unless it is a 2xx."""
         complete = self._response.feed(self._socket.recv(_PIECE))
         if complete:
             self._response.check()

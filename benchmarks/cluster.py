@@ -1,4 +1,4 @@
-"""Jobmeter on a ClickHouse node of its own beside the embedded engine, in the same minutes: ``make bench-cluster``."""
+"""``make bench-cluster``: Jobmeter on a ClickHouse node, with one and three servers, beside its embedded engine."""
 
 import argparse
 import contextlib
@@ -38,7 +38,7 @@ ROWS = (
 
 
 class Embedded(Jobmeter):
-    """Jobmeter with its defaults."""
+    """Jobmeter with its default, embedded engine."""
 
     name = EMBEDDED
 
@@ -59,7 +59,7 @@ class OnNode(Jobmeter):
 
 
 class Leading(OnNode):
-    """Jobmeter on a ClickHouse node that two other servers use, too. It starts first, so it leads them."""
+    """Jobmeter on a ClickHouse node that two other servers also use. This server starts first and so is the leader."""
 
     name = LEADER
 
@@ -74,7 +74,7 @@ class Leading(OnNode):
 
 
 class Following(Leading):
-    """Jobmeter on a ClickHouse node, which follows the leading server and has its keys."""
+    """Jobmeter on the leader's ClickHouse node, as a follower with the leader's keys."""
 
     name = FOLLOWER
 
@@ -88,7 +88,7 @@ class Following(Leading):
         return self._leader.headers
 
     def start(self) -> float:
-        """Start it with the secret key of the leader."""
+        """Start the server with the secret key of the leader; see ``Contestant.start``."""
         self.data_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         shutil.copy2(self._leader.data_folder / "secret.key", self.data_folder)
         return super().start()
@@ -96,7 +96,7 @@ class Following(Leading):
 
 @contextlib.contextmanager
 def disk_node() -> Iterator[NodeProcess]:
-    """A ClickHouse server whose tables are on the disk of temporary files."""
+    """Run a ClickHouse server whose tables are in a temporary folder, while the context lasts."""
     home = Path(tempfile.mkdtemp(prefix="jobmeter-bench-node-"))
     process = NodeProcess(Node(*free_ports(2)), home / "node")
     try:
@@ -108,7 +108,7 @@ def disk_node() -> Iterator[NodeProcess]:
 
 
 def singles(one: Jobmeter, lane: int, round_number: int) -> Iterator[bytes]:
-    """Requests with one sample each, a millisecond apart, of one series for each lane."""
+    """Yield requests with one sample each, one millisecond after the other. Each lane writes its own series."""
     template = one.template([Names("gpu.power", "single", f"worker-{lane}", "node-1", "gpu0")])
     where, start = one.written(), now_ms() - 600_000 + round_number
     for number in itertools.count():
@@ -116,7 +116,7 @@ def singles(one: Jobmeter, lane: int, round_number: int) -> Iterator[bytes]:
 
 
 def measure(one: Jobmeter, day: Data, seconds: float, number: int, found: dict[str, Result]) -> None:
-    """Measure each row once."""
+    """Measure each row once, except the import. Each measurement takes ``seconds``."""
     for key, lanes in (("write.one", 1), ("write.many", _LANES)):
         driven = drive(one.port, [singles(one, lane, number) for lane in range(lanes)], seconds)
         found[key].add(one.name, driven.rate)
@@ -128,7 +128,7 @@ def measure(one: Jobmeter, day: Data, seconds: float, number: int, found: dict[s
 
 
 def agree(everybody: Sequence[Jobmeter], day: Data) -> str:
-    """Return why the answers of the servers differ, empty if they do not but for the rounding of sums."""
+    """Return how the answers of the servers differ, empty if they differ at most by the rounding of sums."""
     asked = Asked(day.job, day.end_ms, _DAY_HOURS, 300, "replica")
     found = [one.points(answer(one.request(one.path(asked))), asked.step_s) for one in everybody]
     for points in found[1:]:
@@ -141,7 +141,7 @@ def agree(everybody: Sequence[Jobmeter], day: Data) -> str:
 
 
 def table(found: Sequence[Result], names: Sequence[str]) -> str:
-    """Return the medians as Markdown."""
+    """Return the medians as a Markdown table."""
     lines = [f"| the same minutes | {' | '.join(names)} | bar |", "|---|" + "---|" * (len(names) + 1)]
     for one in found:
         medians = [one.median(name) for name in names]
@@ -151,7 +151,7 @@ def table(found: Sequence[Result], names: Sequence[str]) -> str:
 
 
 def main() -> None:
-    """Measure, and print the table."""
+    """Measure all servers and print the table. Exits with a message if their answers differ."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=5.0, help="length of each measurement")
     parser.add_argument("--rounds", type=int, default=3)
@@ -165,7 +165,7 @@ def main() -> None:
         with running([*everybody, Following(other, registry, leader)]):
             for one in everybody[:-1]:
                 found["bulk"].add(one.name, one.load(day))
-            for one in everybody:  # else the roll-ups of the import take the cores of the first measurements
+            for one in everybody:  # otherwise the import's roll-ups slow down the first measurements
                 one.wait_for_roll_ups(Asked(day.job, day.end_ms, _DAY_HOURS, 300, "replica"), "minute")
             for number in range(options.rounds):
                 turn = number % len(everybody)

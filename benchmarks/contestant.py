@@ -1,4 +1,4 @@
-"""Interface of every contestant: start, take samples, answer questions, and report costs."""
+"""Interface of every contestant: start, store samples, answer queries, and report costs."""
 
 import contextlib
 import os
@@ -23,26 +23,29 @@ if TYPE_CHECKING:
     import subprocess
 
 Points = dict[tuple[str, str], dict[int, float]]
-"""By replica and device (empty where the line is of a replica): the value of each bucket by its start in ms."""
+"""Value of each bucket by the bucket's start in ms, by replica and device. The device of a replica's line is empty."""
 
 
 class Template(Protocol):
-    """A body with one sample of each of some series; see ``NativeTemplate`` and ``RemoteTemplate``."""
+    """Body with one sample of each series; see ``NativeTemplate`` and ``RemoteTemplate``."""
 
     def patch(self, time_ms: int, values: NDArray[np.float64]) -> bytes:
-        """The body with every series measured at that time."""
+        """Return the body with a sample of every series at ``time_ms``."""
         ...
 
 
 class Contestant(ABC):
-    """A server in a folder of its own. A context: entering starts it, leaving stops it and deletes what it stored."""
+    """Server with a folder of its own.
+
+    As a context it starts on entry. On exit it stops and its folder is deleted.
+    """
 
     name: ClassVar[str]
     ready: ClassVar[str]
     uncached: ClassVar[str] = ""
-    """Suffix of a path for an answer without caches; empty if only a new question avoids the cache."""
+    """Suffix that makes a path bypass caches; empty if only a new query avoids the cache."""
     import_lanes: ClassVar[int] = 2
-    """Requests that are under way at any time while it is loaded."""
+    """Concurrent requests of an import."""
 
     def __init__(self) -> None:
         self.port = processes.free_port()
@@ -53,98 +56,101 @@ class Contestant(ABC):
     @property
     @abstractmethod
     def command(self) -> Sequence[str]:
-        """How it is started."""
+        """Command line that starts the contestant."""
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """Variables that it is started with, beside those that are there."""
+        """Environment variables of the contestant, in addition to this process's variables."""
         return {}
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """The headers of each request."""
+        """Headers of each request."""
         return {}
 
     @abstractmethod
     def path(self, asked: Asked) -> str:
-        """The question as this contestant is asked it."""
+        """Return the path and query string of this contestant's API for the query."""
 
     @abstractmethod
     def points(self, body: bytes, step_s: int) -> Points:
-        """The answer to ``path``."""
+        """Decode the answer to ``path``."""
 
     @staticmethod
     @abstractmethod
     def template(series: Sequence[Names]) -> Template:
-        """A body for ``written``, in the protocol in which its own agents, or those of its users, write."""
+        """Return a body for ``written``, in the protocol that the contestant's agents use."""
 
     @abstractmethod
     def written(self) -> Post:
-        """Where the bodies of ``template`` go."""
+        """Return the target of the bodies of ``template``."""
 
     @abstractmethod
     def export(self, asked: Asked) -> str:
-        """The path under which all raw samples of a job's metric come back."""
+        """Return the path that exports all raw samples of a job's metric."""
 
     @abstractmethod
     def exported(self, body: bytes) -> Points:
-        """The answer to ``export``, by the time of each sample."""
+        """Decode the answer to ``export``: values by the time of each sample in ms."""
 
     @abstractmethod
     def import_bodies(self, data: Data) -> tuple[Post, list[bytes]]:
-        """All samples, encoded, and where they go."""
+        """Return the target of an import and its bodies, which hold all samples."""
 
     def load(self, data: Data) -> float:
-        """Import everything; samples a second until the last body was acknowledged."""
+        """Import all samples, and return the samples a second until the last body was acknowledged."""
         where, bodies = self.import_bodies(data)
         lanes = [map(where.encode, bodies[lane :: self.import_lanes]) for lane in range(self.import_lanes)]
         seconds = drive(self.port, lanes).seconds
         self.flush()
         return data.samples / seconds
 
-    def flush(self) -> None:  # noqa: B027 - most need not
-        """Let questions see what was written."""
+    def flush(self) -> None:  # noqa: B027 - most contestants need no flush
+        """Make all written samples visible to queries."""
 
     def in_files(self, samples: int) -> bool:
-        """Whether so many samples are in the files that ``raw_bytes`` counts; may ask the server to write them."""
+        """Return True if ``samples`` samples are in the files that ``raw_bytes`` counts.
+
+        May ask the server to write its samples to files.
+        """
         raise NotImplementedError
 
     def raw_bytes(self) -> int:
-        """Bytes on disk of raw samples."""
+        """Return the bytes on disk of raw samples."""
         return self.disk()
 
     def disk(self) -> int:
-        """Bytes on disk of everything."""
+        """Return the bytes on disk of all data."""
         return processes.folder_bytes(self.data_folder)
 
     def request(self, path: str) -> Request:
-        """A GET of it."""
+        """Return a GET request of a path."""
         return Request(self.port, path, self.headers)
 
     def message(self, asked: Asked, *, cached: bool = True) -> bytes:
-        """The bytes of a question."""
+        """Return the bytes of the request for a query."""
         return self.request(self.path(asked) + ("" if cached else self.uncached)).encode()
 
     def messages(self, questions: Sequence[Asked], *, cached: bool = True) -> Iterator[bytes]:
-        """The questions without end, no range repeated; see ``moving``."""
+        """Yield requests for the queries in turn without end, and never repeat a range; see ``moving``."""
         return (self.message(one, cached=cached) for one in moving(questions))
 
     @property
     def pid(self) -> int:
-        """The process; RuntimeError unless it was started."""
+        """Id of the process. Raises RuntimeError unless the contestant was started."""
         if self._process is None:
             raise RuntimeError(f"{self.name} is not running")
         return self._process.pid
 
     def start(self) -> float:
-        """Start it; seconds until it is ready."""
+        """Start the contestant and return the seconds until it is ready."""
         self._process, seconds = processes.start(
             self.command, self.port, self.ready, self.place / "log", self.environment
         )
         return seconds
 
     def stop(self) -> None:
-        """Stop it; what it stored stays."""
+        """Stop the contestant and keep its stored data."""
         if self._process is not None:
             processes.stop(self._process)
             self._process = None
@@ -160,16 +166,18 @@ class Contestant(ABC):
 
 
 def settled(stored: Mapping[Contestant, int], quiet: float = 6.0, patience: float = 180.0) -> dict[str, int]:
-    """Raw bytes by name, each once all of its samples are in files whose size has not changed for ``quiet`` seconds.
+    """Return the bytes on disk of raw samples by contestant.
 
-    Who is not so far when ``patience`` ends is left out: bytes of a part of the samples say nothing.
+    Waits until all samples of a contestant, whose number is in ``stored``, are in files whose size has not changed for
+    ``quiet`` seconds. A contestant that does not reach this within ``patience`` seconds is left out, because the bytes
+    of only some samples would mislead.
     """
     result = dict[str, int]()
     deadline = time.monotonic() + patience
     for one, samples in stored.items():
         last, since = -1, time.monotonic()
         while time.monotonic() < deadline:
-            os.sync()  # what the file system has not placed yet takes no blocks
+            os.sync()  # data that the file system has not allocated yet takes no blocks
             now = one.raw_bytes() if one.in_files(samples) else -1
             if now != last:
                 last, since = now, time.monotonic()
@@ -182,6 +190,6 @@ def settled(stored: Mapping[Contestant, int], quiet: float = 6.0, patience: floa
 
 @contextlib.contextmanager
 def running(everybody: Sequence[Contestant]) -> Iterator[Sequence[Contestant]]:
-    """All of them started; each ends with the context."""
+    """Start all contestants, and stop them at the end of the context."""
     with contextlib.ExitStack() as stack:
         yield [stack.enter_context(one) for one in everybody]

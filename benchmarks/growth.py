@@ -1,9 +1,9 @@
-"""``python -m benchmarks.growth``: questions that never repeat to servers that store 10^6, 10^7 and 10^8 samples.
+"""``python -m benchmarks.growth``: latency of queries that never repeat, with 10^6, 10^7 and 10^8 stored samples.
 
-Each size has a server of its own. All run at the same time and are asked in turns, so that a machine that is slower for
-a while is so for each of them. One job of 128 GPUs is asked for, and its samples arrive meanwhile; all other samples
-belong to jobs beside it. A question is flat when the ratio of the largest to the smallest, the median over the rounds,
-is at most a fifth above one.
+Each size has a server of its own. All servers run at the same time and are measured in turns, so that a slow phase of
+the machine affects all of them. Queries read one job of 128 GPUs, whose samples arrive meanwhile. All other samples
+belong to other jobs. A query is flat when its latency with the most samples is at most 1.2 times that with the fewest,
+in the median over the rounds.
 """
 
 import argparse
@@ -28,11 +28,11 @@ LIVE = "live"
 JOB_HOURS = 6
 PAGE = 50
 SMALL_JOBS, SMALL_HOURS = 60, 0.1
-"""Jobs that are there from the beginning, so that a page of the list is full at each size."""
+"""Number and hours of the jobs that every server stores first, so that a page of the job list is full at each size."""
 ROUNDS = 9
 SERIES = 128
 SPREAD_DAYS = 14
-"""The jobs beside it ended within this time."""
+"""Days before the run within which the other jobs ended."""
 LIMIT = 1.2
 JUDGED = ("live", "job list")
 LATEST = Path(__file__).parent / "results" / "growth.json"
@@ -40,7 +40,7 @@ LATEST = Path(__file__).parent / "results" / "growth.json"
 
 @dataclass
 class Size:
-    """A server that is full: what it stores, and by question what each round took."""
+    """Server of one size: stored samples and jobs, latencies of each round by query, memory in MiB, disk in bytes."""
 
     samples: int
     jobs: int
@@ -55,7 +55,10 @@ class Size:
 
 
 def main() -> None:
-    """Fill, ask, judge."""
+    """Fill the servers, measure the queries and print the ratios.
+
+    With ``--check`` exit with 1 if the live query or the job list is not flat.
+    """
     options = _options()
     exit_on_sigterm()
     servers = [Jobmeter() for _ in options.samples]
@@ -75,7 +78,7 @@ def main() -> None:
 
 
 def grow(ours: Jobmeter, size: int) -> Size:
-    """Fill a server up to a size."""
+    """Import jobs into a server until it stores ``size`` samples and more than ``SMALL_JOBS`` jobs."""
     now, begin = now_ms(), time.perf_counter()
     asked = utilization(now, 25, LIVE)
     ours.load(asked)
@@ -91,7 +94,7 @@ def grow(ours: Jobmeter, size: int) -> Size:
 
 
 def measure(servers: Sequence[Jobmeter], sizes: Sequence[Size], seconds: float) -> None:
-    """Ask all of them in turns; the order alternates."""
+    """Measure every query on all servers in turns, in an order that alternates. Each query gets ``seconds`` in all."""
     questions = [_questions(ours) for ours in servers]
     names = [*questions[0]]
     places = list(range(len(servers)))
@@ -107,7 +110,7 @@ def measure(servers: Sequence[Jobmeter], sizes: Sequence[Size], seconds: float) 
 
 
 def growth(sizes: Sequence[Size]) -> dict[str, float]:
-    """By question: how many times as long the last size takes as the first, the median over the rounds."""
+    """Return the ratio of the last size's latency to that of the first, by query: the median over the rounds."""
     first, last = sizes[0].times, sizes[-1].times
     return {
         question: statistics.median(after.p50 / before.p50 for before, after in zip(times, last[question], strict=True))
@@ -116,13 +119,13 @@ def growth(sizes: Sequence[Size]) -> dict[str, float]:
 
 
 def _beside(now: int, number: int, hours: float) -> Data:
-    """A job that ended some time ago."""
+    """Return the samples of another job, which ended at least an hour ago."""
     ended = now - HOUR_MS - number * 7_919_000 % (SPREAD_DAYS * 24 * HOUR_MS)
     return utilization(ended, hours, f"beside-{number:05}")
 
 
 def _questions(ours: Jobmeter) -> dict[str, Iterator[bytes]]:
-    """Without end; the first of each was answered once, as it may have to find things."""
+    """Return endless requests by query. The first request of each is sent now to warm up caches."""
     pages = itertools.cycle(range(SMALL_JOBS - PAGE))
     found = {
         "live": ours.messages(live(LIVE)),

@@ -1,4 +1,4 @@
-"""The peers: the newest of Debian, fetched once into ``.cache/peers``, or else those that are installed."""
+"""Programs of the peers: the newest from Debian, fetched once into ``.cache/peers``, otherwise the installed ones."""
 
 import functools
 import os
@@ -14,7 +14,7 @@ _KEYRINGS = ("debian-archive-keyring.pgp", "debian-archive-keyring.gpg")
 
 
 def prepare() -> None:
-    """Fetch the peers that are not there yet, and print which version of each is measured."""
+    """Fetch missing peers, and print which version of each is measured."""
     failure = ""
     if any(not _fetched(name).exists() for name in PROGRAMS):
         try:
@@ -31,9 +31,10 @@ def prepare() -> None:
 
 
 def fetch() -> None:
-    """Fetch and unpack with apt, which keeps its lists and caches here: the machine's own packages do not change.
+    """Download and unpack the peers with apt.
 
-    LookupError when the machine has no mirror of Debian.
+    Lists and caches of apt go to ``CACHE``, so the installed packages do not change. Raises LookupError if the machine
+    has no mirror of Debian.
     """
     for folder in ("lists/partial", "apt/archives/partial", "root", "versions"):
         (CACHE / folder).mkdir(parents=True, exist_ok=True)
@@ -50,7 +51,7 @@ def fetch() -> None:
 
 
 def program(name: str) -> Path | None:
-    """The program to start; None when there is none."""
+    """Return the path of a peer's program, or None if the peer is neither fetched nor installed."""
     if _fetched(name).exists():
         return _fetched(name)
     installed = shutil.which(name)
@@ -59,7 +60,7 @@ def program(name: str) -> Path | None:
 
 @functools.cache
 def version(name: str) -> str:
-    """The version of ``program`` without the packaging's part; empty where none is known."""
+    """Return the upstream version of ``program``, empty if unknown."""
     path = program(name)
     if path is None:
         return ""
@@ -80,7 +81,7 @@ def _fetched(name: str) -> Path:
 
 
 def _mirror() -> str:
-    """The address from which this machine gets its own release, as apt knows it."""
+    """Return the address of the mirror from which apt gets this machine's release. Raises LookupError without one."""
     release = platform.freedesktop_os_release().get("VERSION_CODENAME", "")
     listed = _run("apt-get", "indextargets", "--no-release-info", "--format", "$(RELEASE) $(REPO_URI)")
     for line in listed.splitlines():
@@ -96,7 +97,7 @@ def _apt() -> list[str]:
         "Dir::Etc::sourceparts": "/dev/null",
         "Dir::State::lists": CACHE / "lists",
         "Dir::Cache": CACHE / "apt",
-        "Acquire::Check-Valid-Until": "false",  # the suite moves on, and a mirror may be behind
+        "Acquire::Check-Valid-Until": "false",  # a mirror may be out of date
         "APT::Sandbox::User": "root",
     }
     return ["apt-get", "-qq", *(part for key, value in options.items() for part in ("-o", f"{key}={value}"))]

@@ -1,4 +1,4 @@
-"""Frames of the native protocol (docs/reference/wire-format.md), written as fast as an array is copied."""
+"""Encoder of frames of the native protocol (docs/reference/wire-format.md), as fast as copying an array."""
 
 import struct
 import zlib
@@ -14,9 +14,9 @@ _BODY_SAMPLES = 500_000
 
 
 class NativeTemplate:
-    """A frame with one sample of each series, encoded once; ``patch`` puts other times and values into it.
+    """Frame with one sample of each series, encoded once. ``patch`` replaces the time and the values.
 
-    ``packed``: compressed with zlib, as agents send theirs. Not safe for several threads.
+    With ``packed`` the frame is compressed with zlib, as agents do. Not thread-safe.
     """
 
     def __init__(self, series: Sequence[Names], *, packed: bool = False) -> None:
@@ -28,19 +28,22 @@ class NativeTemplate:
         self._value = np.frombuffer(self._payload, "<f8", count, len(head) + 8 * count)
 
     def patch(self, time_ms: int, values: NDArray[np.float64]) -> bytes:
-        """The frame with every series measured at that time."""
+        """Return the frame with a sample of every series at ``time_ms``."""
         self._time[:] = time_ms
         self._value[:] = values
         return _frame(bytes(self._payload), packed=self._packed)
 
 
 def bodies(data: Data) -> list[bytes]:
-    """All samples, some series a body."""
+    """Return bodies with all samples. Each body has all samples of some series."""
     return bodies_of(data.names(), data.time, data.value)
 
 
 def bodies_of(names: Sequence[Names], time: NDArray[np.int64], value: NDArray[np.float64]) -> list[bytes]:
-    """``value[s, t]`` of the series ``s`` at ``time[t]`` (ms), some series a body."""
+    """Return bodies with ``value[s, t]`` of the series ``s`` at ``time[t]`` (ms).
+
+    Each body has all samples of some series.
+    """
     count = len(time)
     per_body = max(1, _BODY_SAMPLES // count)
     stamps = time.astype("<i8").tobytes()

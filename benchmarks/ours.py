@@ -1,4 +1,4 @@
-"""Jobmeter itself, as a user starts it."""
+"""Contestant Jobmeter, started as users start it."""
 
 import functools
 import json
@@ -19,7 +19,7 @@ FRAMES = "application/vnd.jobmeter.frames"
 
 
 class Jobmeter(Contestant):
-    """``jobmeter serve`` with its defaults, but for the time that samples are stored."""
+    """``jobmeter serve`` with one process, 60 days of raw samples and otherwise its defaults."""
 
     name = OURS
     ready = "/readyz"
@@ -37,7 +37,7 @@ class Jobmeter(Contestant):
 
     @functools.cached_property
     def token(self) -> str:
-        """The administrator's key, made at the first start."""
+        """Key of the administrator, which the first start creates."""
         return str(json.loads((self.data_folder / "admin.key").read_text())["token"])
 
     @property
@@ -84,7 +84,7 @@ class Jobmeter(Contestant):
         return found
 
     def status(self) -> dict[str, Any]:
-        """Rows and bytes on disk of each table, and what else the server reports of itself."""
+        """Return the status that the server reports, with rows and bytes on disk of each table."""
         result: dict[str, Any] = json.loads(answer(self.request(f"{API}/status")))
         return result
 
@@ -97,14 +97,14 @@ class Jobmeter(Contestant):
         return int(self.status()["bytes"]["samples"])
 
     def vendor(self, job: str) -> Request:
-        """The default question of PAI-DLC GetJobMetrics over the last hour."""
+        """Return a request for PAI-DLC GetJobMetrics with its default range, the last hour."""
         return self.request(f"/api/v1/jobs/{job}/metrics?MetricType=GpuCoreUsage&TimeStep=5m")
 
     def wait_for_roll_ups(self, asked: Asked, tier: str, quiet: float = 10.0, patience: float = 900.0) -> None:
-        """Until what was imported is rolled up, as it is on a server that has run for some minutes.
+        """Wait until imported samples are rolled up, as they are on a server that has run for some minutes.
 
-        That is when the roll-ups have not grown for ``quiet`` seconds and the question reads them. RuntimeError when it
-        is not so in time.
+        The wait ends when no roll-up was added for ``quiet`` seconds and the query reads the roll-ups of ``tier``.
+        Raises RuntimeError after ``patience`` seconds.
         """
         deadline = time.monotonic() + patience
         last, since = 0, time.monotonic()

@@ -1,8 +1,8 @@
-"""The way of a frame and of a question through the running program: modules entered, and the longest chain of them.
+"""Paths of a frame and of a query through the running program: modules entered, and the longest chain of calls.
 
-``python -m benchmarks.path`` sends both through the whole application, on the embedded engine in a temporary folder,
-and watches every call of a function of the package on every thread. Sockets are left out, the HTTP server with them.
-Beside them stands what ``benchmarks.sources`` counts, and the aim of each row.
+``python -m benchmarks.path`` sends both through the whole application, with the embedded engine in a temporary folder,
+and traces the calls of the package's functions on every thread. The HTTP server and its sockets are left out. The
+table also has the counts of ``benchmarks.sources``, and the aim of each row.
 """
 
 import argparse
@@ -38,7 +38,7 @@ GET_JOB_METRICS = "/api/v1/jobs/j1/metrics?MetricType=GpuCoreUsage&TimeStep=5m"
 
 @dataclass
 class Trace:
-    """Path of one request. ``modules`` are in the order of their first call, ``chain`` the longest of them."""
+    """Path of one request: its modules in the order of their first call, and its longest chain of modules."""
 
     name: str
     modules: dict[str, None] = field(default_factory=dict)
@@ -46,12 +46,12 @@ class Trace:
 
     @property
     def hops(self) -> int:
-        """Calls from one module into another, one inside the other."""
+        """Return the number of modules in the longest chain of nested calls."""
         return len(self.chain)
 
 
 class Tracer:
-    """Follows calls on every thread that starts after it was made, while ``watch`` runs."""
+    """Tracer of calls on this thread, and on every thread that starts later, while ``watch`` runs."""
 
     def __init__(self) -> None:
         self._trace: Trace | None = None
@@ -62,7 +62,7 @@ class Tracer:
 
     @contextmanager
     def watch(self, name: str) -> Iterator[Trace]:
-        """Collect what is called until the end of the block."""
+        """Record calls until the end of the block."""
         self._trace = trace = Trace(name)
         try:
             yield trace
@@ -70,7 +70,7 @@ class Tracer:
             self._trace = None
 
     def stop(self) -> None:
-        """Watch no more."""
+        """Stop tracing."""
         threading.setprofile(None)
         sys.setprofile(None)
 
@@ -95,12 +95,12 @@ class Tracer:
 
 
 def _hops(stack: list[str]) -> tuple[str, ...]:
-    """The modules of a stack of calls, those that call themselves once."""
+    """Return the modules of a stack of calls. Calls within a module count once."""
     return tuple(module for place, module in enumerate(stack) if place == 0 or stack[place - 1] != module)
 
 
 def _frame(now_ms: int, points: int) -> bytes:
-    """One sample each of eight devices, ``points`` times, the newest now."""
+    """Return a frame with ``points`` samples of each of eight devices, the last one interval before ``now_ms``."""
     series = [
         Series("gpu.utilization", job="j1", replica="worker-0", node="n1", device=f"gpu{device}")
         for device in range(DEVICES)
@@ -111,7 +111,7 @@ def _frame(now_ms: int, points: int) -> bytes:
 
 
 def measure(folder: Path, clock: Clock) -> list[Trace]:
-    """The paths of a frame, of a live question and of GetJobMetrics, each when it was sent before."""
+    """Return the paths of a frame, of a live query and of GetJobMetrics, each with warm caches."""
     tracer = Tracer()
     application = build(Settings(data=folder), clock)
     try:
@@ -142,7 +142,7 @@ async def _all(application: Application, tracer: Tracer, clock: Clock) -> list[T
 
 
 async def _traced(tracer: Tracer, name: str, request: Callable[[], Coroutine[Any, Any, Reply]]) -> Trace:
-    """Path of a request that was sent before."""
+    """Return the path of a request after it was sent three times. Raises SystemExit unless the status is 200."""
     for _ in range(3):
         await request()
     warm = request()
@@ -154,7 +154,7 @@ async def _traced(tracer: Tracer, name: str, request: Callable[[], Coroutine[Any
 
 
 def main() -> None:
-    """Print the table with its lists, or all of it as JSON."""
+    """Print the table and its lists, or all of them as JSON."""
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--modules", action="store_true", help="name every module and the chains too")
     arguments.add_argument("--json", action="store_true", help="all of it as JSON")
@@ -180,7 +180,7 @@ Row = tuple[str, str, str]
 
 
 def table(traces: list[Trace]) -> list[Row]:
-    """Measured quantity, its figure, and the aim."""
+    """Return the rows of the table: name, figure and aim."""
     by_name = {one.name: one for one in traces}
     frame, question, vendors = (by_name[name] for name in ("a frame", "a live question", "GetJobMetrics"))
     return [
@@ -200,7 +200,7 @@ def table(traces: list[Trace]) -> list[Row]:
 
 
 def on_the_paths(traces: list[Trace]) -> list[str]:
-    """The rows of the table of states that name a module which one of the requests enters."""
+    """Return the objects that outlive a request and belong to a module that one of the requests enters."""
     entered = {module for one in traces for module in one.modules}
     return [state.name for state in sources.states() if state.entered_by(entered)]
 

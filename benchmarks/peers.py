@@ -1,4 +1,4 @@
-"""VictoriaMetrics and Prometheus, loaded with the same samples and asked the same questions."""
+"""Peers VictoriaMetrics and Prometheus: they store the same samples and answer the same queries."""
 
 import functools
 import json
@@ -27,13 +27,14 @@ _ROWS = re.compile(r'^vm_(rows|pending_rows|active_merges)\{type="storage(?:/(\w
 
 
 class Peer(Contestant):
-    """A peer that speaks PromQL and remote write."""
+    """Contestant with PromQL and remote write."""
 
     def path(self, asked: Asked) -> str:
-        """Means over the step, then over the members of ``by``.
+        """Return the path of a range query of means over each step, then over the members of ``by``.
 
-        A point stands for the step before it. The first is where Jobmeter's first bucket ends: both have buckets that
-        begin at multiples of the step. Its range ends where the question's does, so it is new when the question is.
+        A point stands for the step before it. The first point is at the end of Jobmeter's first bucket, because the
+        buckets of both start at multiples of the step. The range ends at the query's end, so a new query has a new
+        path.
         """
         groups = {"device": "replica,device", "replica": "replica"}[asked.by]
         query = f"avg by ({groups}) (avg_over_time({_selector(asked)}[{asked.step_s}s]))"
@@ -56,7 +57,7 @@ class Peer(Contestant):
 
 
 class VictoriaMetrics(Peer):
-    """VictoriaMetrics as it comes, its result cache included."""
+    """VictoriaMetrics with its defaults, its result cache included."""
 
     name = VICTORIA
     ready = "/health"
@@ -82,21 +83,22 @@ class VictoriaMetrics(Peer):
         return Post(self.port, "/api/v1/import", {}), bodies
 
     def load(self, data: Data) -> float:
-        """See ``Contestant.load``; on return questions see all that was ever loaded."""
+        """See ``Contestant.load``. On return all samples that were ever loaded are visible to queries."""
         rate = super().load(data)
         self._loaded += data.samples
         self.wait_for_samples(self._loaded)
         return rate
 
     def flush(self) -> None:
-        """See ``Contestant.flush``. What it is writing by itself meanwhile is seen a moment later only."""
+        """See ``Contestant.flush``. Samples of a flush that is already running become visible slightly later."""
         answer(self.request("/internal/force_flush"))
 
     def wait_for_samples(self, samples: int, patience: float = 60.0) -> None:
-        """Until the parts that questions read hold so many samples. RuntimeError when they do not in time.
+        """Wait until the parts that queries read hold ``samples`` samples.
 
-        Its flush does not wait for one that is under way already: for some seconds much of what was loaded last may be
-        missing from answers, though nothing is told as pending (seen of 1.145 and 1.79). Its counts are a second old.
+        Raises RuntimeError after ``patience`` seconds. A forced flush does not wait for a flush that is already
+        running. For some seconds answers may lack many of the last loaded samples, although the server reports no
+        pending ones (seen with 1.145 and 1.79). The server's counts are up to a second old.
         """
         deadline = time.monotonic() + patience
         while time.monotonic() < deadline:
@@ -122,7 +124,10 @@ class VictoriaMetrics(Peer):
         }
 
     def in_files(self, samples: int) -> bool:
-        """Question for a merge, which writes what is only in memory, until it has nothing there and merges nothing."""
+        """Return True if all samples are in files and the server neither holds samples in memory nor merges.
+
+        Otherwise asks for a merge, which writes the samples in memory to files.
+        """
         self.flush()
         found = self._counts()
         files = found[("rows", "small")] + found[("rows", "big")]
@@ -133,11 +138,11 @@ class VictoriaMetrics(Peer):
         return done
 
     def raw_bytes(self) -> int:
-        """Bytes of the samples alone, without the index of names."""
+        """Return the bytes on disk of samples, without the index of names."""
         return folder_bytes(self.data_folder / "data")
 
     def _counts(self) -> Counter[tuple[str, str]]:
-        """What it says of its parts, by what is counted and the kind of part; 0 for what it omits."""
+        """Return the server's counts of rows, pending rows and merges, by count and kind of part, 0 by default."""
         return Counter({(what, kind): int(count) for what, kind, count in _ROWS.findall(self._metrics())})
 
     def _metrics(self) -> str:
@@ -145,7 +150,10 @@ class VictoriaMetrics(Peer):
 
 
 class Prometheus(Peer):
-    """Prometheus as a remote-write receiver. It has no bulk import, and takes each series in the order of time."""
+    """Prometheus as a receiver of remote write.
+
+    Prometheus has no bulk import, and takes the samples of a series only in the order of time.
+    """
 
     name = PROMETHEUS
     ready = "/-/ready"
@@ -177,25 +185,25 @@ class Prometheus(Peer):
 
 
 def contestants(ours: type[Jobmeter] = Jobmeter, *, prometheus: bool = True) -> list[Contestant]:
-    """Jobmeter first, then the peers that can be started; none is started yet."""
+    """Return Jobmeter, then the peers that this machine has. No contestant is started yet."""
     peers = [VictoriaMetrics()] if program("victoria-metrics") else []
     more = [Prometheus()] if prometheus and program("prometheus") else []
     return [ours(), *peers, *more]
 
 
 def json_line(names: Names, stamps: str, value: NDArray[np.float64]) -> bytes:
-    """One series for VictoriaMetrics' JSON import; ``stamps`` are the times as ``numbers`` writes them."""
+    """Return a series as a line of VictoriaMetrics' JSON import. ``stamps`` is its times in the form of ``numbers``."""
     labels = ",".join(f'"{key}":"{text}"' for key, text in names.labels.items())
     return f'{{"metric":{{{labels}}},"values":[{numbers(value)}],"timestamps":[{stamps}]}}\n'.encode()
 
 
 def numbers(column: NDArray[np.float64] | NDArray[np.int64]) -> str:
-    """The numbers as text, a comma between them."""
+    """Return the numbers as text with commas between them."""
     return ",".join(map(repr, column.tolist()))
 
 
 def _points(series: Sequence[dict[str, object]], step_s: int) -> Points:
-    """A matrix of PromQL; a point is moved to where its step begins."""
+    """Decode a matrix of PromQL. Each point moves to the start of its step."""
     found: Points = {}
     for one in series:
         labels, values = one["metric"], one["values"]

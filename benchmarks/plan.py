@@ -1,4 +1,4 @@
-"""How much of everything a run does."""
+"""Sizes of a run: rounds, durations, and amounts of data."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,28 +9,28 @@ from benchmarks.contestant import Contestant
 
 @dataclass(frozen=True)
 class Plan:
-    """The names of rows say what ``quick`` and ``full`` measure; ``small`` only shows that everything works."""
+    """Size of a run. The names of rows hold for ``quick`` and ``full``; ``small`` only shows that everything works."""
 
     name: str = "quick"
     rounds: int = 3
     seconds: float = 1.0
-    """The length of one round of questions."""
+    """Seconds of one round of queries."""
     day_hours: int = 24
     month_hours: int = 30 * 24
     months: int = 1
-    """How often a month is imported."""
+    """Number of imports of a month."""
     start_samples: int = 6_000_000
     log_lines: int = 10_000_000
     agents: int = 1_000
     series: int = 7_040
     agent_seconds: float = 20.0
     busy: int = 4
-    """Processes that only compute, beside a busy machine's questions."""
+    """Processes in busy loops, which make the machine busy for some queries."""
     gentd26: Path | None = None
-    """The folder of that trace; None without it."""
+    """Folder of the trace GenTD26; None without the trace."""
 
     def turns(self, everybody: Sequence[Contestant]) -> Iterator[list[tuple[int, Contestant]]]:
-        """Who is measured in which order, with its place, round by round: the order alternates."""
+        """Yield the contestants with their indexes in the order of each round. The order alternates."""
         places = list(enumerate(everybody))
         for turn in range(self.rounds):
             yield places if turn % 2 == 0 else places[::-1]
@@ -53,4 +53,4 @@ PLANS = {
     "quick": Plan(),
     "full": Plan("full", rounds=5, seconds=4.0, months=3, agent_seconds=120.0),
 }
-"""By the name that ``--scale`` takes."""
+"""Plans by the name that ``--scale`` takes."""

@@ -1,4 +1,4 @@
-"""Starting and stopping the contestants, each on its own free port, and what they cost as the kernel counts it."""
+"""Start and stop of the contestants' processes, and their CPU time, memory and disk as the kernel counts them."""
 
 import contextlib
 import http.client
@@ -14,16 +14,16 @@ from pathlib import Path
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PATIENCE = 120.0
 _COMPILED = {"PYTHONDONTWRITEBYTECODE": ""}
-"""Python takes an empty variable for none."""
+"""Environment that lets Python write bytecode files: an empty variable counts as not set."""
 
 
 def exit_on_sigterm() -> None:
-    """Have this program end by leaving its ``with`` blocks when it is told to: what it started ends with it."""
+    """Make SIGTERM raise SystemExit, so that ``with`` blocks stop the processes that they started."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
 
 def free_port() -> int:
-    """A port that nobody listens on now."""
+    """Return a port that is free at the moment."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return int(listener.getsockname()[1])
@@ -32,9 +32,10 @@ def free_port() -> int:
 def start(
     command: Sequence[str], port: int, ready: str, log: Path, environment: Mapping[str, str]
 ) -> tuple[subprocess.Popen[bytes], float]:
-    """The process and the seconds until ``ready`` answered 200. RuntimeError, with the log, when it never does.
+    """Start a process, and return it with the seconds until the path ``ready`` answered 200.
 
-    Python stores its compiled modules, as pip does where a user installs: a start must not compile its source again.
+    Raises RuntimeError with the log if the process ends or is not ready after two minutes. Python writes its bytecode
+    files, which pip writes when a user installs: a start must not compile the source again.
     """
     with log.open("ab") as output:
         variables = {**os.environ, **_COMPILED, **environment}
@@ -49,7 +50,7 @@ def start(
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
-    """Ask the process to end; after half a minute make it."""
+    """Terminate a process, and kill it if it still runs after 30 seconds."""
     if process.poll() is None:
         process.send_signal(signal.SIGTERM)
     try:
@@ -77,36 +78,36 @@ def _wait(process: subprocess.Popen[bytes], port: int, ready: str, log: Path) ->
 
 
 def family(pid: int) -> list[int]:
-    """A process and all that descend from it."""
+    """Return the ids of a process and of all its descendants."""
     parents: dict[int, int] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
             parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
     found = [pid]
-    for one in found:  # grows while it is walked
+    for one in found:  # the list grows during the loop
         found += [child for child, parent in parents.items() if parent == one]
     return found
 
 
 def resident_megabytes(pid: int) -> float:
-    """Memory of a process and its descendants, in MiB; what they share counts once."""
+    """Return the memory of a process and its descendants in MiB. Memory that they share counts once."""
     return sum(_kilobytes(one, "smaps_rollup", "Pss") for one in family(pid)) / 1024
 
 
 def peak_megabytes(pid: int) -> float:
-    """The most resident memory since ``forget_peak``, in MiB, added up over the descendants."""
+    """Return the peak resident memory since ``forget_peak`` in MiB, summed over a process and its descendants."""
     return sum(_kilobytes(one, "status", "VmHWM") for one in family(pid)) / 1024
 
 
 def forget_peak(pid: int) -> None:
-    """Let ``peak_megabytes`` begin anew."""
+    """Reset ``peak_megabytes`` of a process and its descendants to their current memory."""
     for one in family(pid):
         with contextlib.suppress(OSError):
             Path(f"/proc/{one}/clear_refs").write_text("5")
 
 
 def cpu_seconds(pid: int) -> float:
-    """CPU time that a process and its descendants used, threads included."""
+    """Return the CPU seconds of a process and its descendants, with all threads."""
     total = 0
     for one in family(pid):
         with contextlib.suppress(OSError):
@@ -116,10 +117,10 @@ def cpu_seconds(pid: int) -> float:
 
 
 def folder_bytes(folder: Path) -> int:
-    """Bytes on disk below a folder."""
+    """Return the bytes on disk of all files below a folder."""
     total = 0
     for path in folder.rglob("*"):
-        with contextlib.suppress(OSError):  # merges delete files while we look
+        with contextlib.suppress(OSError):  # merges delete files meanwhile
             if path.is_file():
                 total += path.lstat().st_blocks * 512
     return total
@@ -127,7 +128,10 @@ def folder_bytes(folder: Path) -> int:
 
 @contextlib.contextmanager
 def running_plain(command: Sequence[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that listens to nobody; a second later it must still live."""
+    """Run a process that has no port to wait for, while the context lasts.
+
+    Raises RuntimeError if the process ends within the first second.
+    """
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output)
         try:

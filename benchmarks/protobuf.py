@@ -1,4 +1,4 @@
-"""Bodies of Prometheus remote write 1.0, written as fast as an array is copied."""
+"""Encoder of bodies of Prometheus remote write 1.0, as fast as copying an array."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -14,15 +14,15 @@ HEADERS = {
     "X-Prometheus-Remote-Write-Version": "0.1.0",
 }
 _STAMP = 6
-"""Bytes of a time in milliseconds of this age as a varint."""
+"""Bytes of a present time, in epoch ms, as a varint."""
 _SAMPLE = 2 + 1 + 8 + 1 + _STAMP
-"""Bytes of a sample: tag and length, tag and value, tag and time."""
+"""Bytes of an encoded sample: tag and length, tag and value, tag and time."""
 
 
 class RemoteTemplate:
-    """A body with one sample of each series, encoded once; ``patch`` puts another time and other values into it.
+    """Body with one sample of each series, encoded once. ``patch`` replaces the time and the values.
 
-    Not safe for several threads.
+    Not thread-safe.
     """
 
     def __init__(self, series: Sequence[Mapping[str, str]]) -> None:
@@ -34,14 +34,14 @@ class RemoteTemplate:
         self._time = (ends - _STAMP)[:, None] + np.arange(_STAMP)
 
     def patch(self, time_ms: int, values: NDArray[np.float64]) -> bytes:
-        """The body with every series measured at that time, compressed."""
+        """Return the compressed body with a sample of every series at ``time_ms``."""
         self._body[self._value] = values.astype("<f8").view(np.uint8).reshape(-1, 8)
         self._body[self._time] = np.frombuffer(varint(time_ms), np.uint8)
         return bytes(snappy.compress_raw(self._body.tobytes()))
 
 
 def bodies(data: Data, samples_per_series: int = 200) -> Iterator[bytes]:
-    """All samples in the order of time, every series in each body."""
+    """Yield bodies with all samples in the order of time. Each body has samples of every series."""
     heads = [labels(names.labels) for names in data.names()]
     for start in range(0, len(data.time), samples_per_series):
         stamps = data.time[start : start + samples_per_series]
@@ -58,12 +58,12 @@ def bodies(data: Data, samples_per_series: int = 200) -> Iterator[bytes]:
 
 
 def labels(names: Mapping[str, str]) -> bytes:
-    """The labels of a series, in the order that they are given in."""
+    """Encode the labels of a series in the order of ``names``."""
     return b"".join(field(1, field(1, k.encode()) + field(2, v.encode())) for k, v in names.items())
 
 
 def varint(value: int) -> bytes:
-    """A whole number, seven bits a byte, the lowest first."""
+    """Encode an integer of at least 0 as a varint: seven bits a byte, the lowest first."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -73,5 +73,5 @@ def varint(value: int) -> bytes:
 
 
 def field(number: int, data: bytes) -> bytes:
-    """A field that has a length."""
+    """Encode a length-delimited field."""
     return bytes([number << 3 | 2]) + varint(len(data)) + data

@@ -1,4 +1,4 @@
-"""The questions. Those of ``moving`` never repeat: a question that was asked before measures a cache."""
+"""Queries of the benchmarks. ``moving`` never repeats a range, because a repeated query would measure a cache."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -12,7 +12,7 @@ LIVE_STEP_S = 300
 
 @dataclass(frozen=True)
 class Asked:
-    """A question: the means over steps of a metric, a line for each member of ``by``. Times are milliseconds."""
+    """Query of a metric's means over steps, with a line for each member of ``by`` (``replica`` or ``device``)."""
 
     job: str
     end_ms: int
@@ -24,27 +24,30 @@ class Asked:
 
     @property
     def start_ms(self) -> int:
-        """Where the range begins."""
+        """Return the start of the range in epoch ms."""
         return self.end_ms - round(self.hours * HOUR_MS)
 
 
 def now_ms() -> int:
-    """Milliseconds since the epoch."""
+    """Return the current time in epoch ms."""
     return time.time_ns() // 1_000_000
 
 
 def live(job: str, end_ms: int = 0) -> list[Asked]:
-    """The last hour at 5 minutes of each replica, a line a device."""
+    """Return a query for each replica: the last hour in steps of 5 minutes, with a line for each device."""
     return [Asked(job, end_ms, 1, LIVE_STEP_S, "device", f"worker-{one}") for one in range(REPLICAS)]
 
 
 def fine(job: str, end_ms: int) -> Asked:
-    """The last quarter of an hour at 15 seconds of one replica: buckets that end while a run goes on."""
+    """Return a query of one replica's last 15 minutes in steps of 15 seconds, whose buckets end during the run."""
     return Asked(job, end_ms, 0.25, 15, "device", "worker-3")
 
 
 def moving(questions: Sequence[Asked], clock: Callable[[], int] = now_ms) -> Iterator[Asked]:
-    """The questions in turn without end, each range ending now: later by at least a millisecond every time around."""
+    """Yield the queries in turn without end.
+
+    Each range ends at the current time, at least a millisecond later than in the turn before.
+    """
     end = 0
     while True:
         end = max(clock(), end + 1)

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.registry``: every kind of listing of a registry with a million jobs, and what writes cost."""
+"""``python -m benchmarks.registry``: latency of queries of a registry with a million jobs, and of writes to it."""
 
 import argparse
 import contextlib
@@ -30,7 +30,7 @@ _Ask = Callable[[Registry], object]
 
 @dataclasses.dataclass
 class Timing:
-    """The milliseconds that each call of one kind took."""
+    """Times of the calls of one kind in milliseconds."""
 
     name: str
     times: list[float] = dataclasses.field(default_factory=list)
@@ -41,12 +41,12 @@ class Timing:
 
     @property
     def over(self) -> bool:
-        """Whether the median misses the bar."""
+        """Return True if the median misses the bar."""
         return statistics.median(self.times) >= BAR_MS
 
 
 def questions(url: str, count: int, rounds: int) -> list[Timing]:
-    """Each kind of question to the registry at ``url``, which has ``count`` jobs."""
+    """Measure each kind of query of the registry at ``url``, which has ``count`` jobs."""
     registry = open_registry(url, Retention())
     try:
         _settle(registry)
@@ -56,7 +56,7 @@ def questions(url: str, count: int, rounds: int) -> list[Timing]:
 
 
 def _settle(registry: Registry) -> None:
-    """The first listing reads every job."""
+    """List jobs once and print the time, because the first listing reads every job."""
     began = time.perf_counter()
     registry.list_jobs(JobFilter(projects=DEFAULT, sort="duration", limit=1), NOW)
     print(f"ready after {time.perf_counter() - began:.1f} s")
@@ -157,7 +157,7 @@ def _conditions() -> Iterator[tuple[str, Condition]]:
 
 
 def writes(registry: Registry) -> list[Timing]:
-    """Cost of calls that write: records of 1,000 jobs, and observations of jobs, nodes and devices."""
+    """Measure the writes: records of 1,000 jobs, and observations of jobs, nodes and devices."""
     record, observe = Timing("record 1,000 jobs"), Timing("observe 1,000 nodes x 8 devices")
     again = Timing("observe them again, later")
     for turn in range(5):
@@ -204,7 +204,7 @@ def _place(postgresql: str) -> Iterator[str]:
 
 
 def main() -> None:
-    """Fill a registry, or take one that was filled before, and print each question's p50 and longest."""
+    """Fill a registry, or use a filled one, and print median and maximum of each query."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.registry", description=__doc__)
     parser.add_argument("--jobs", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=7)

@@ -1,4 +1,4 @@
-"""A registry as a site has it after some years: jobs in bulk, straight into the tables."""
+"""Data of a registry that a site has used for years, inserted directly into the tables."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -18,22 +18,22 @@ PROJECTS = ("default", *(f"team-{number}" for number in range(20)))
 TYPES = ("PyTorchJob", "TFJob", "MPIJob", "RayJob", "XGBoostJob", "ElasticBatchJob")
 MODELS = ("llama", "qwen", "resnet", "whisper", "bert", "vit", "gpt", "mixtral")
 PARTS = 50_000
-"""How many of the newest jobs have replicas, allocations and events."""
+"""Number of the newest jobs, which have replicas, allocations and events."""
 _BATCH = 10_000
 
 
 def job_name(number: int) -> str:
-    """The id of one of the jobs."""
+    """Return the id of a job by its number."""
     return f"dlc{number * 2_654_435_761 % 2**40:010x}"
 
 
 def project_of(number: int) -> str:
-    """The project of one of the jobs: seven in ten belong to the first."""
+    """Return the project of a job by its number. Seven in ten jobs belong to the first project."""
     return PROJECTS[0] if number % 10 < 7 else PROJECTS[1 + number % 20]
 
 
 def fill(url: str, count: int) -> None:
-    """Make the tables at ``url`` and put ``count`` jobs there, the newest at ``NOW``."""
+    """Create the tables at ``url`` and insert ``count`` jobs, the newest created at about ``NOW``."""
     database = Database(url)
     migrate(database)
     with database.write() as connection:
@@ -127,7 +127,7 @@ def _allocations(numbers: range) -> Iterator[dict[str, Any]]:
 
 def _events(numbers: range) -> Iterator[dict[str, Any]]:
     for place, number in enumerate(numbers):
-        # The newest job has very many.
+        # The newest job has many events, to measure pages far behind the first.
         for index in range(50_000 if place == len(numbers) - 1 else 4):
             names = {"project": project_of(number), "job": job_name(number), "attempt": 0, "source": "job"}
             told = {"level": "info", "reason": "Scheduled", "message": f"placed on node-{index % 1000}"}

@@ -1,4 +1,4 @@
-"""The figures as JSON, and on what machine they were taken."""
+"""Figures of a run as JSON, with the machine and the versions."""
 
 import json
 import os
@@ -20,7 +20,7 @@ def versions() -> dict[str, str]:
 
 
 def machine() -> str:
-    """Cores, processor, memory, system and date in one line."""
+    """Return cores, processor, memory, system, Python version and date in one line."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     system = platform.freedesktop_os_release().get("PRETTY_NAME", platform.system())
     parts = [
@@ -33,7 +33,7 @@ def machine() -> str:
 
 
 def plain(tables: Sequence[Table], scale: str) -> dict[str, Any]:
-    """Everything that was measured, ready for JSON: each row of each run, with its verdict."""
+    """Return all figures, ready for JSON: each row of each run with its verdict."""
     return {
         "machine": machine(),
         "versions": versions(),
@@ -47,7 +47,7 @@ def plain(tables: Sequence[Table], scale: str) -> dict[str, Any]:
 
 
 def write(file: Path, body: dict[str, Any]) -> None:
-    """Write it as JSON."""
+    """Write ``body`` to a file as JSON."""
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(body, indent=1))
 

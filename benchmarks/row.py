@@ -1,4 +1,4 @@
-"""A row of the table: what is measured, which way is better, the bar for ours, and the figures of each contestant."""
+"""Rows of the table: the measured quantity, its better direction, Jobmeter's bar, and each contestant's figures."""
 
 import statistics
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ PROMETHEUS = "Prometheus"
 
 
 class Better(StrEnum):
-    """Which way a figure should go."""
+    """Direction in which a figure is better."""
 
     LOWER = "lower"
     HIGHER = "higher"
@@ -19,10 +19,11 @@ class Better(StrEnum):
 
 @dataclass(frozen=True)
 class Bar:
-    """Ours must be ``times`` as good as ``peer`` in the same run: 2 is half the time, or twice the rate.
+    """Bar for Jobmeter's figure: ``times`` as good as that of ``peer`` in the same run.
 
-    ``strict``: a draw does not pass. ``limit``: ours must be at most that (at least, where higher is
-    better), whatever the peer has.
+    With ``times`` of 2 Jobmeter must take half the time or reach twice the rate. With ``strict`` an equal figure does
+    not pass. With ``limit`` the figure must be at most that limit, or at least that if higher is better, and the peer
+    does not matter.
     """
 
     text: str
@@ -42,12 +43,12 @@ NO_MORE = Bar("at most that")
 
 
 def limit(value: float, unit: str) -> Bar:
-    """A bar that needs no peer."""
+    """Return a bar that needs no peer: at most ``value``."""
     return Bar(f"at most {value:g} {unit}", limit=value)
 
 
 def at_least(value: float, unit: str) -> Bar:
-    """The same for a row of which more is better."""
+    """Return a bar that needs no peer, for a row whose higher figures are better: at least ``value``."""
     return Bar(f"at least {value:,g} {unit}", limit=value)
 
 
@@ -59,18 +60,21 @@ class Row:
     name: str
     unit: str
     better: Better | None = Better.LOWER
-    """None where neither way is better."""
+    """Better direction; None if neither direction is better."""
     bar: Bar | None = None
 
     @property
     def stage(self) -> str:
-        """The stage that measures it."""
+        """Return the name of the stage that measures the row."""
         return self.key.partition(".")[0]
 
 
 @dataclass
 class Result:
-    """The figures of a row by contestant, one a round; their median counts. ``failure``: why the row is void."""
+    """Figures of a row by contestant, one for each round. Their median counts.
+
+    ``failure`` is the reason why the row is void, empty for a valid row.
+    """
 
     row: Row
     figures: dict[str, list[float]] = field(default_factory=dict)
@@ -78,24 +82,30 @@ class Result:
     notes: list[str] = field(default_factory=list)
 
     def add(self, contestant: str, value: float | None) -> None:
-        """Add one figure; None is one that could not be measured."""
+        """Add one figure; None stands for a figure that could not be measured and is ignored."""
         if value is not None:
             self.figures.setdefault(contestant, []).append(value)
 
     def median(self, contestant: str) -> float | None:
-        """The contestant's figure; None where it has none."""
+        """Return the median of a contestant's figures, or None without any."""
         values = self.figures.get(contestant)
         return statistics.median(values) if values else None
 
     def ratio(self, peer: str) -> float | None:
-        """How many times better ours is than that peer; below 1 it is worse. None where one of them has no figure."""
+        """Return how many times better Jobmeter is than a peer; below 1 Jobmeter is worse.
+
+        Returns None if one of them has no figure, or if neither direction is better.
+        """
         mine, theirs = self.median(OURS), self.median(peer)
         if not mine or not theirs or self.row.better is None:
             return None
         return theirs / mine if self.row.better is Better.LOWER else mine / theirs
 
     def met(self) -> bool | None:
-        """Whether the bar is met; None for a row without a bar, or without the figures to judge it."""
+        """Return True if the bar is met, or None for a row without a bar or without the figures to judge it.
+
+        A void row does not meet its bar.
+        """
         bar, mine = self.row.bar, self.median(OURS)
         if bar is None:
             return None
@@ -112,24 +122,24 @@ class Result:
 
 
 class Table:
-    """The results of one run: of the rows that were chosen. Figures of other rows are dropped."""
+    """Results of one run for the chosen rows. Figures of other rows are dropped."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
         self._results = {row.key: Result(row) for row in rows}
 
     @property
     def results(self) -> list[Result]:
-        """Those with figures or a failure, in the order of the rows."""
+        """Return the results that have figures or a failure, in the order of the rows."""
         return [one for one in self._results.values() if one.figures or one.failure]
 
     @property
     def stages(self) -> list[str]:
-        """The stages that the rows need, each once, in their order."""
+        """Return the names of the stages that the rows need, without duplicates, in the order of the rows."""
         return list(dict.fromkeys(one.row.stage for one in self._results.values()))
 
     @property
     def passed(self) -> bool:
-        """Whether every bar is met and no row is void; a bar that could not be judged is not met."""
+        """Return True if every bar is met and no row is void. A bar that could not be judged is not met."""
         return all(one.met() if one.row.bar else not one.failure for one in self._results.values())
 
     def add(self, key: str, contestant: str, value: float | None) -> None:
@@ -138,20 +148,23 @@ class Table:
             self._results[key].add(contestant, value)
 
     def fail(self, prefix: str, reason: str) -> None:
-        """Void the rows whose keys begin so; nothing happens when the reason is empty."""
+        """Void the rows whose keys start with ``prefix``; do nothing if the reason is empty."""
         for key, result in self._results.items():
             if reason and key.startswith(prefix):
                 result.failure = result.failure or reason
 
     def note(self, key: str, text: str) -> None:
-        """Add a remark to a row, once; nothing happens when it is empty."""
+        """Add a remark to a row, unless the remark is empty or the row already has it."""
         result = self._results.get(key)
         if result and text and text not in result.notes:
             result.notes.append(text)
 
 
 def joined(tables: Sequence[Table]) -> list[Result]:
-    """The results of several runs as one: each figure is the median of a run, a failure in one of them is one."""
+    """Join the results of several runs.
+
+    The figures of a row are then the medians of the runs. A failure in one run is a failure of the joined row.
+    """
     if len(tables) == 1:
         return tables[0].results
     whole: dict[str, Result] = {}
@@ -165,7 +178,7 @@ def joined(tables: Sequence[Table]) -> list[Result]:
 
 
 def verdict(row: Row, tables: Sequence[Table]) -> str:
-    """``met``, ``not met`` or ``not measured``, over several runs how often; empty without a bar."""
+    """Return ``met``, ``NOT MET`` or ``not measured``; over several runs how often; empty without a bar."""
     if row.bar is None:
         return ""
     judged = [one.met() for table in tables for one in table.results if one.row.key == row.key]

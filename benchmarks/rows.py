@@ -1,4 +1,4 @@
-"""Every row that a run can have, in the order of the table. ``--only`` takes a key or the beginning of one."""
+"""All rows of the table in their order. ``--only`` takes a key or the first parts of one."""
 
 from benchmarks.row import AS_MANY, FASTER, HALF, HALF_AS_MANY, MORE, NO_MORE, TENTH, Better, Row, at_least, limit
 
@@ -100,9 +100,9 @@ ROWS: tuple[Row, ...] = (
 
 
 def chosen(only: list[str] | None) -> list[Row]:
-    """The rows that a run is asked for: all, or those whose keys are or begin with one of ``only``.
+    """Return the rows to measure: all, or those whose key is one of ``only`` or starts with one and a full stop.
 
-    ValueError names a choice that fits none.
+    Raises ValueError for a choice that fits no row.
     """
     if not only:
         return list(ROWS)

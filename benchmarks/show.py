@@ -1,4 +1,4 @@
-"""The table for people, as text or as Markdown."""
+"""Table of the results as text or as Markdown."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,10 @@ _HEADS = ("ratio", "bar", "")
 
 
 def text(tables: Sequence[Table], versions: dict[str, str]) -> str:
-    """A line a row: medians with the lowest and highest of the rounds; a ratio above 1 speaks for Jobmeter."""
+    """Return the table as text, with a line for each row.
+
+    A cell has the median, and the lowest and the highest figure of the rounds. Jobmeter is better at a ratio above 1.
+    """
     lines = _lines(tables, versions)
     widths = [max(len(line[at]) for line in lines) for at in range(len(lines[0]))]
     aligned = [
@@ -20,7 +23,7 @@ def text(tables: Sequence[Table], versions: dict[str, str]) -> str:
 
 
 def markdown(tables: Sequence[Table], versions: dict[str, str]) -> str:
-    """The same as Markdown."""
+    """Return the table of ``text`` as Markdown."""
     first, *rest = _lines(tables, versions)
     lines = [first, ["---"] * len(first), *rest]
     return "\n".join(["| " + " | ".join(line) + " |" for line in lines] + [f"\n{one}" for one in _remarks(tables)])

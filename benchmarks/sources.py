@@ -1,4 +1,4 @@
-"""Figures of the sources: private words, twins that try without waiting, and the table of states."""
+"""Counts in the source code: private words, functions that try without waiting, and the table of states."""
 
 import io
 import re
@@ -21,27 +21,27 @@ PRIVATE = frozenset(
         *("coming", "door", "visit"),
     }
 )
-"""Words of this house for what the field has terms for, as they stand in names."""
+"""Words of this project in place of the field's terms, as parts of names."""
 
 TWINS = re.compile(r"NotAtOnceError|\bat_once\b|\bhurry\b|\bwait: bool\b|\bwait=(?:False|True)\b|blocking=False")
-"""Names of functions that try without waiting beside functions that wait."""
+"""Pattern of functions that try without waiting, beside functions that wait."""
 _OTHERS = frozenset({"cli", "collect"})
-"""Where the same words say whether to wait for the end of a thread: on neither path."""
+"""Folders whose modules use the same words for waiting until a thread ends; neither path enters them."""
 
 _STANDARD = frozenset({"call_soon_threadsafe", "first_seen", "last_seen"})
-"""Names of the standard library, and of fields that others call so too."""
+"""Names that do not count: names of the standard library, and usual names of fields."""
 
 _PLACE = re.compile(r"`([^`]+)`")
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 
 
 def modules(folder: Path = SOURCES) -> Iterator[Path]:
-    """The modules of the package."""
+    """Return the files of the package's modules."""
     return (path for path in sorted(folder.rglob("*.py")) if "__pycache__" not in path.parts)
 
 
 def private_words(folder: Path = SOURCES) -> Counter[str]:
-    """How often each private word is a name, or a whole part of one: ``known_jobs``, ``Known``, but not ``unknown``."""
+    """Count the names of which a private word is a whole part: ``known_jobs`` and ``Known``, but not ``unknown``."""
     found: Counter[str] = Counter()
     for path in modules(folder):
         found.update(_in_path(path.relative_to(folder)))
@@ -52,7 +52,7 @@ def private_words(folder: Path = SOURCES) -> Counter[str]:
 
 
 def private_in(name: str) -> list[str]:
-    """The private words of a name."""
+    """Return the private words in a name."""
     parts = [part.lower() for part in _PARTS.findall(name)]
     pairs = [f"{left}_{right}" for left, right in pairwise(parts)]
     return [part for part in (*parts, *pairs) if part in PRIVATE]
@@ -63,7 +63,7 @@ def _in_path(path: Path) -> list[str]:
 
 
 def twins(folder: Path = SOURCES) -> list[str]:
-    """The modules that have a way of their own not to wait."""
+    """Return the modules that have functions of their own that try without waiting."""
     return [
         path.relative_to(folder).as_posix()
         for path in modules(folder)
@@ -72,13 +72,13 @@ def twins(folder: Path = SOURCES) -> list[str]:
 
 
 class State(NamedTuple):
-    """A row of the table of states: what outlives a request, and the modules and folders that the row names."""
+    """Row of the table of states: an object that outlives a request, and the modules and folders that the row names."""
 
     name: str
     where: tuple[str, ...]
 
     def entered_by(self, modules: Iterable[str]) -> bool:
-        """Whether one of the modules (``jobmeter.store.cache``) is one that the row names, or in a folder of it."""
+        """Return True if the row names one of the modules (``jobmeter.store.cache``), or a folder with one of them."""
         paths = [module.removeprefix("jobmeter.").replace(".", "/") for module in modules]
         return any(
             path == place.removesuffix(".py") or (place.endswith("/") and path.startswith(place))
@@ -88,7 +88,7 @@ class State(NamedTuple):
 
 
 def states(page: Path = PAGE) -> list[State]:
-    """Return the objects that outlive a request, by row of the architecture page's table; empty without that page."""
+    """Return the rows of the architecture page's table of objects that outlive a request; empty without the page."""
     if not page.is_file():
         return []
     _, _, rest = page.read_text(encoding="utf-8").partition(STATES)

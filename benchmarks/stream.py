@@ -1,4 +1,4 @@
-"""A steady stream of samples into one contestant, from a process of its own so that the asking client is not slowed."""
+"""Steady stream of samples into one contestant, from a separate process that does not slow down the querying client."""
 
 import contextlib
 import multiprocessing
@@ -19,17 +19,18 @@ from benchmarks.data import Names
 
 @dataclass(frozen=True)
 class Target:
-    """Where samples go, and how they are encoded."""
+    """Target of samples, and the encoder of their bodies."""
 
     where: Post
     template: Callable[[Sequence[Names]], Template]
 
 
 class Stream:
-    """A context. Every series gets a sample a second, in so many requests spread over the second.
+    """Context in which every series gets a sample a second, in ``requests`` requests that are spread over the second.
 
-    What one contestant was sent while it was measured, the others are sent afterwards: all store the same. Times are
-    odd milliseconds, so that no sample lies on the edge of a bucket. Entering returns once everybody has every series.
+    The samples that one contestant gets while it is measured go to the others afterwards, so that all store the same.
+    Times are odd milliseconds, so that no sample lies on the edge of a bucket. On entry every contestant gets a sample
+    of every series.
     """
 
     def __init__(self, everybody: Sequence[Contestant], series: Sequence[Names], requests: int) -> None:
@@ -45,7 +46,7 @@ class Stream:
 
     def __enter__(self) -> Self:
         self._process.start()
-        self._child_end.close()  # the child alone has it now: its end is seen when it ends
+        self._child_end.close()  # only the child has this end now, so its death closes the pipe
         self._reply()
         return self
 
@@ -56,7 +57,7 @@ class Stream:
 
     @contextlib.contextmanager
     def to(self, place: int) -> Iterator[None]:
-        """Samples arrive at the contestant of that place, for as long as the context lasts."""
+        """Send samples to the contestant with the index ``place`` while the context lasts."""
         self._pipe.send(place)
         yield
         self._pipe.send(None)
@@ -72,7 +73,7 @@ class Stream:
 
 
 class _Sender:
-    """One contestant: its connection and its bodies."""
+    """Sender to one contestant, with its connection and its bodies."""
 
     def __init__(self, target: Target, parts: Sequence[Sequence[Names]]) -> None:
         self._where = target.where
@@ -80,18 +81,22 @@ class _Sender:
         self._templates = [target.template(part) for part in parts]
 
     def send(self, part: int, time_ms: int, values: NDArray[np.float64]) -> None:
-        """One request; each second a series has another one of the values."""
+        """Send one request. The values move on by one series each second."""
         body = self._templates[part].patch(time_ms, np.roll(values, time_ms // 1000))
         message = self._where.encode(body)
         try:
             self._connection.ask(message)
-        except ConnectionError:  # servers close connections that were idle while the others were measured
+        except ConnectionError:  # servers close idle connections, while other contestants are measured
             self._connection = Connection(self._where.port)
             self._connection.ask(message)
 
 
 def serve(targets: Sequence[Target], parts: Sequence[Sequence[Names]], pipe: Pipe) -> None:
-    """For each place that comes: stream until the pipe has something, send the others the same, reply with the rate."""
+    """Serve the commands of ``Stream`` in a process of its own.
+
+    For each index that the pipe sends, streams to that contestant until the pipe sends again. Then the other
+    contestants get the same samples, and the reply is the rate in samples a second.
+    """
     senders = [_Sender(target, parts) for target in targets]
     values = [np.round(np.random.default_rng(part).random(len(names)), 2) for part, names in enumerate(parts)]
     stamp = time.time_ns() // 1_000_000 | 1
@@ -111,7 +116,7 @@ def serve(targets: Sequence[Target], parts: Sequence[Sequence[Names]], pipe: Pip
 
 
 def _stream(sender: _Sender, values: Sequence[NDArray[np.float64]], pipe: Pipe) -> list[tuple[int, int]]:
-    """Sends until the pipe has something; which part went with which time."""
+    """Send requests until the pipe has a message. Return the part and the time in ms of each request."""
     begin, sent = time.perf_counter(), list[tuple[int, int]]()
     while not pipe.poll(max(0.0, begin + len(sent) / len(values) - time.perf_counter())):
         part, stamp = len(sent) % len(values), time.time_ns() // 1_000_000 | 1

@@ -1,1 +1,1 @@
-"""Jobs with a known fault, real and generated, and how well the diagnosis names it."""
+"""Precision and recall of the diagnosis on jobs, real and generated, whose fault is known."""

@@ -1,4 +1,4 @@
-"""``python -m jobmeter.examples.faults``: how well the diagnosis names the causes of jobs whose fault is known."""
+"""``python -m jobmeter.examples.faults``: precision and recall of the diagnosis on jobs whose fault is known."""
 
 import argparse
 import os
@@ -27,11 +27,11 @@ from jobmeter.examples.server import run_server
 
 LEAST = 0.95
 _CHUNK = 8
-"""Jobs that a worker draws at a time."""
+"""Jobs that a worker process takes at a time."""
 
 
 class _Drawn(NamedTuple):
-    """A job to draw: the rule and number of its fault, or the name of a healthy one with the number -1."""
+    """Job to draw. ``name`` and ``number`` are the rule and index of its fault, or the name of a healthy job and -1."""
 
     name: str
     number: int
@@ -40,9 +40,10 @@ class _Drawn(NamedTuple):
 
 
 def generated(seed: int, count: int, workers: int = 1, timed: int = 0) -> Iterator[Trial]:
-    """Draw each fault ``count`` times, and as many healthy jobs: shape, sampling, levels, place and wording vary.
+    """Draw ``count`` jobs with each fault and as many healthy jobs, and yield the diagnosis of each.
 
-    The delay of the finding is measured for the first ``timed`` jobs of each fault.
+    Shape, sampling, levels, place and wording are random. The delay of the finding is measured for the first ``timed``
+    jobs of each fault.
     """
     faults = [(rule, number) for rule, makes in FAULTS.items() for number in range(len(makes))]
     names = list(CLEAN)
@@ -72,7 +73,7 @@ def _thresholds() -> Thresholds:
 
 
 def real(say: Callable[[str], None]) -> Iterator[Trial]:
-    """The real jobs, on a server of their own on this machine."""
+    """Run the real jobs with a temporary server on this machine, and yield the diagnosis of each."""
     with tempfile.TemporaryDirectory(prefix="jobmeter-") as folder:
         rules = Path(folder) / "rules.toml"
         rules.write_text(THRESHOLDS)
@@ -90,7 +91,7 @@ def real(say: Callable[[str], None]) -> Iterator[Trial]:
 
 
 def main() -> int:
-    """Print the tables; 1 where precision or recall is too low."""
+    """Print the tables, and return 1 if precision or recall is below ``LEAST``, otherwise 0."""
     parser = argparse.ArgumentParser(prog="python -m jobmeter.examples.faults", description=__doc__)
     parser.add_argument("--seed", type=int, help="seed of the draw (default: a new one, which is printed)")
     parser.add_argument("--jobs", type=int, default=5, help="drawn jobs of each fault (default 5)")
@@ -113,7 +114,7 @@ def main() -> int:
 
 
 def _table(trials: list[Trial]) -> bool:
-    """Print a row a rule, with 95 % intervals; True where precision and recall of all are high enough."""
+    """Print a row for each rule with 95 % intervals. Return True if precision and recall of all reach ``LEAST``."""
     table = scores(trials)
     click.echo(f"\n  {'rule':<22}{'right':>7}{'wrong':>7}{'missed':>8}{'precision':>20}{'recall':>20}")
     for rule, score in table.items():
@@ -134,7 +135,7 @@ def _table(trials: list[Trial]) -> bool:
 
 
 def _print_delays(trials: list[Trial]) -> None:
-    """Print how long the faults that are found while jobs run lasted until then."""
+    """Print the delays of findings that open while jobs run: median and 90th percentile for each rule."""
     delays: dict[str, list[int]] = {}
     for trial in trials:
         if trial.delay is not None:
@@ -150,7 +151,7 @@ def _print_delays(trials: list[Trial]) -> None:
 
 
 def _share(right: int, wrong: int) -> str:
-    """Return a share with its 95 % interval by Wilson's formula; a dash where nothing was counted."""
+    """Return a share with its 95 % interval by Wilson's formula, or a dash when both counts are 0."""
     total = right + wrong
     if not total:
         return "-"

@@ -1,4 +1,4 @@
-"""Builds cases out of nothing: a healthy job's series with noise and gaps, which a fault then changes."""
+"""Generation of jobs for the diagnosis: series of a healthy job with noise and gaps, which a fault then changes."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -24,24 +24,24 @@ STEP = 10 * SECOND
 GIB = 2.0**30
 _STEPS = 720
 _POINTS = 250_000
-"""Samples of one metric of a drawn job, at most."""
+"""Maximum samples of one metric of a drawn job."""
 _INTERVALS = (1, 2, 5, 10, 15, 20, 30, 60)
 
 _MISSED = 0.025
 """Share of the readings of a replica that are missing."""
 
 Key = tuple[str, str, str]
-"""(metric, replica, device)."""
+"""Key of a series: (metric, replica, device)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobShape:
-    """Size of a job, its sampling and its levels. The usual one is that of most tests; ``draw_shape`` draws others.
+    """Size, sampling and levels of a job. Most tests use ``USUAL``; ``draw_shape`` draws others.
 
-    Times in ms. ``noise`` multiplies the spread of every series. ``profiled`` False: a node without DCGM or GPM, whose
-    devices have utilization, power, clock, temperature and memory alone. ``clock_share`` is the clock as a share of the
-    highest one. ``onset`` is the share of the life after
-    which a fault begins that need not last for all of it.
+    Times are milliseconds. ``noise`` multiplies the spread of every series. ``profiled`` is False for a node without
+    DCGM or GPM, whose devices have only utilization, power, clock, temperature and memory. ``clock_share`` is the
+    clock as a share of the highest clock. ``onset`` is the share of the job's life after which a fault begins, for
+    faults that need not last all of it.
     """
 
     replicas: int = 4
@@ -67,9 +67,10 @@ USUAL = JobShape()
 
 
 def draw_shape(random: np.random.Generator) -> JobShape:
-    """Draw a job: 4 to 64 replicas of 1 to 8 devices, 1.5 to 8 hours, an interval of 1 to 60 s, any phase and jitter.
+    """Draw the shape of a job: 4 to 64 replicas with 1 to 8 devices, 1.5 to 8 hours, samples every 1 to 60 s.
 
-    A job of many devices is shorter or sampled less often, so that its size stays bounded.
+    Phase and jitter of the samples are random. A job with many devices is shorter or sampled less often, so that its
+    size stays bounded.
     """
     replicas, devices = int(random.choice([4, 5, 8, 16, 32, 64])), int(random.choice([1, 2, 4, 8]))
     interval = int(random.choice(_INTERVALS)) * SECOND
@@ -102,16 +103,16 @@ def draw_shape(random: np.random.Generator) -> JobShape:
 
 
 class _Joined:
-    """The steps of each reader within a case's time."""
+    """Cache of the steps of each member (replica, node or device) within the span of a case."""
 
     def __init__(self, time: Int64s, case: Case) -> None:
         self._time, self._span, self._step_ms = time, case.span, case.step_ms
         self._found: dict[tuple[str, int, int], Steps] = {}
 
     def steps(self, member: str, size: int, selected: Bools, begin: int = 0) -> Steps:
-        """Return the steps of a reader's first ``size`` samples, from the sample ``begin`` on.
+        """Return the steps of a member's first ``size`` samples, from the sample ``begin`` on.
 
-        Samples that one agent reads at a time have one presence, as in an answer.
+        ``selected`` tells which samples exist. Series of one member share their steps, as in the answer to a query.
         """
         key = member, size, begin
         if key not in self._found:
@@ -123,7 +124,7 @@ class _Joined:
 
 @dataclass(eq=False)
 class Made:
-    """A job in the making. Series are float64[n] at ``time``; a fault changes them, then ``case`` drops some points."""
+    """Generated job. Series are float64[n] at ``time``. A fault changes them, then ``case`` drops some samples."""
 
     random: np.random.Generator
     replicas: int = 4
@@ -142,18 +143,18 @@ class Made:
     gap: tuple[str, int, int] | None = None
     allocations: list[Allocation] = field(default_factory=list)
     of_nodes: list[Signal] = field(default_factory=list)
-    """Lines of devices that were measured without the job."""
+    """Series of devices from the time when they were measured without the job."""
     begins: dict[Key, int] = field(default_factory=dict)
-    """From which sample on a series of a member is measured for the job; by default from the first one."""
+    """Index of the first sample that a series of a member has for the job, 0 by default."""
     shape: JobShape = USUAL
     began: int = START
-    """When the fault began, in epoch ms."""
+    """Time when the fault began, in epoch ms."""
     dropped: dict[str, Bools] = field(default_factory=dict)
-    """Moments at which each replica was read."""
+    """Samples that were read of each replica, by its name: bool[n], True for a sample that is not missing."""
 
     @cached_property
     def time(self) -> Int64s:
-        """The moments of all samples, in ms: int64[n], ascending."""
+        """Return the times of all samples in epoch ms: int64[n], ascending."""
         time = np.arange(START + self.shape.phase, START + self.length, self.shape.interval)
         if not self.shape.jitter:
             return time
@@ -161,43 +162,43 @@ class Made:
         return np.maximum.accumulate(np.maximum(time - early, START))
 
     def at(self, share: float) -> int:
-        """The index of the sample at a share of the job's life."""
+        """Return the index of the sample at a share of the job's life, 0 to 1."""
         return int(np.searchsorted(self.time, START + share * self.length))
 
     @property
     def names(self) -> list[str]:
-        """The replicas."""
+        """Return the names of the replicas."""
         return [f"worker-{rank}" for rank in range(self.replicas)]
 
     @property
     def gpus(self) -> list[tuple[str, str]]:
-        """(replica, device) of all devices."""
+        """Return (replica, device) of each device."""
         return [(name, f"gpu{place}") for name in self.names for place in range(self.devices)]
 
     def noise(self, mean: float, spread: float) -> Float64s:
-        """A level with noise, not below 0."""
+        """Return float64[n]: a level with noise, not below 0."""
         return np.maximum(self.random.normal(mean, spread * self.shape.noise, len(self.time)), 0.0)
 
     def put(self, metric: str, make: Callable[[], Float64s]) -> None:
-        """A series of a metric for each replica, or for each device where it is one's."""
+        """Set the series of a metric for each replica, or for each device if the metric's name starts with ``gpu.``."""
         members = self.gpus if metric.startswith("gpu.") else [(name, "") for name in self.names]
         for replica, device in members:
             self.series[metric, replica, device] = make()
 
     def say(self, text: str, at: int, replica: str = "worker-0", level: Level | None = None) -> None:
-        """A log line ``at`` ms after the start."""
+        """Add a log line of a replica, ``at`` ms after the start."""
         stream = "stderr" if level is Level.ERROR else "stdout"
         number = len(self.lines)
         moment = (START + at) * NS_PER_MS + number
         self.lines.append(LogLine(time_ns=moment, text=text, job="made", replica=replica, stream=stream, level=level))
 
     def say_kernel(self, text: str, at: int, node: str = "node-worker-1") -> None:
-        """A line of the kernel of a node ``at`` ms after the start."""
+        """Add a log line of a node's kernel, ``at`` ms after the start."""
         moment = (START + at) * NS_PER_MS + len(self.kernel)
         self.kernel.append(LogLine(time_ns=moment, text=text, node=node, stream="kernel", facility="kern"))
 
     def fail(self, replica: str, code: int, *texts: str, early: int = 0, reason: str = "") -> None:
-        """A replica that failed at the job's end, ``early`` ms before it, after these lines."""
+        """Let a replica fail ``early`` ms before the job's end. ``texts`` are its last log lines."""
         self.state = JobState.FAILED
         end = self.length - early
         for text in texts:
@@ -210,7 +211,10 @@ class Made:
         return self.at(share)
 
     def case(self) -> Case:
-        """Return the rules' view of the job: about one reading in 40 is missing, the others are joined into steps."""
+        """Return the job as the rules see it after its end.
+
+        About one of 40 readings is missing. The others are joined into steps.
+        """
         span = TimeRange(START, START + self.length)
         step_ms = max(choose_step(span, _STEPS), STEP) if self.shape is USUAL else choose_step(span, _STEPS)
         case = Case(
@@ -225,7 +229,7 @@ class Made:
         return self._measured(case)
 
     def running_case(self, now_ms: int, window_ms: int, which: Rule) -> Case:
-        """Return the view that the evaluation of running jobs had of the job for one rule at a time of its life."""
+        """Return the job as one rule sees it at ``now_ms``, while the job runs, over the last ``window_ms``."""
         span = TimeRange(max(START, now_ms - window_ms), now_ms)
         case = Case(
             view=self._view(JobState.RUNNING),
@@ -241,7 +245,7 @@ class Made:
         return self._measured(case, which)
 
     def _measured(self, case: Case, which: Rule | None = None) -> Case:
-        """Add what was measured in the case's time: of one rule, what it needs."""
+        """Return the case with the series in its span; with ``which`` only the series that this rule needs."""
         joined = _Joined(self.time, case).steps
         means, increases, nodes = [], [], []
         for (metric, replica, device), value in self.series.items():
@@ -267,14 +271,14 @@ class Made:
         return replace(case, means=_grouped(means), increases=_grouped(increases), nodes=_grouped(nodes))
 
     def _attended(self, replica: str) -> Bools:
-        """Return at which moments the agent of a replica ran."""
+        """Return bool[n]: whether the agent of a replica ran at each sample."""
         time = self.time
         if self.gap is None or self.gap[0] != replica:
             return np.ones(len(time), np.bool_)
         return (time < START + self.gap[1]) | (time >= START + self.gap[2])
 
     def _read(self, replica: str) -> Bools:
-        """Return at which moments a replica was read."""
+        """Return bool[n]: whether a replica was read at each sample."""
         if replica not in self.dropped:
             self.dropped[replica] = self.random.random(len(self.time)) > _MISSED
         return self.dropped[replica] & self._attended(replica)
@@ -327,7 +331,7 @@ def _grouped(signals: Iterable[Signal]) -> dict[str, list[Signal]]:
 
 
 def training(random: np.random.Generator, shape: JobShape = USUAL) -> Made:
-    """A healthy training job; the usual one has 4 replicas with 2 GPUs each, 2 hours, samples each 10 s."""
+    """Make a healthy training job. The usual one has 4 replicas with 2 GPUs, and samples every 10 s for 2 hours."""
     made = Made(random, shape.replicas, shape.devices, shape.length, shape=shape)
     made.put("gpu.utilization", lambda: np.minimum(made.noise(shape.busy, 0.04), 1.0))
     if shape.profiled:
@@ -356,7 +360,7 @@ def _always(made: Made, metric: str, value: float) -> None:
 
 
 def batch(random: np.random.Generator, shape: JobShape | None = None) -> Made:
-    """A healthy job without devices; the usual one has 4 replicas and takes an hour."""
+    """Make a healthy job without devices. The usual one has 4 replicas and runs for an hour."""
     shape = shape or USUAL
     made = Made(random, shape.replicas, 0, HOUR if shape is USUAL else shape.length, shape=shape)
     _host(made, cores=shape.cores / 2, limit=shape.cores / 2 * 4 / 3)
@@ -381,15 +385,15 @@ def _host(made: Made, cores: float, limit: float) -> None:
         made.say(f"step {at // 1000} loss {2.0 / (1 + at / HOUR):.3f}", at)
     levels = _node_levels(made, cores, limit)
     for name in made.names:
-        moved = int(made.random.integers(len(made.time)))  # nodes are alike, each at its own moments
+        moved = int(made.random.integers(len(made.time)))  # nodes have the same levels at different times
         for (metric, part), value in levels.items():
             made.nodes[metric, f"node-{name}", part] = np.roll(value, moved)
 
 
 def _node_levels(made: Made, cores: float, limit: float) -> dict[tuple[str, str], Float64s]:
-    """Return what an agent measures of a healthy node, of which the job has half, by metric and part.
+    """Return the series of a healthy node, half of whose CPUs the job may use, by metric and part.
 
-    Rates of counters, and levels.
+    Counters are given as rates.
     """
     one, count = np.ones(len(made.time)), 2 * limit
     busy = made.noise(cores + 0.1 * limit, 0.1 * cores)

@@ -1,4 +1,4 @@
-"""Makers of generated jobs: a healthy job, and changes to all of it or to some of its members."""
+"""Makers of generated jobs with a fault: a healthy job, and changes to the whole job or to some of its members."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -10,10 +10,10 @@ from jobmeter.model.time import MINUTE, SECOND
 
 
 class Fault(Protocol):
-    """Makes a job with a fault, or a healthy one: of the usual shape, or of another."""
+    """Maker of a job, with a fault or healthy."""
 
     def __call__(self, random: np.random.Generator, shape: JobShape = USUAL) -> Made:
-        """Return the job."""
+        """Return a job of the shape."""
         ...
 
 
@@ -21,11 +21,11 @@ TRACE = "Traceback (most recent call last):"
 FRAME = '  File "train.py", line 12, in <module>'
 
 Change = Callable[[Made, str, str], None]
-"""Changes one member of a job, by replica and device (empty: the replica itself)."""
+"""Function that changes one member of a job, given by replica and device. An empty device is the replica itself."""
 
 
 def whole(base: Fault) -> Callable[[Callable[[Made], None]], Fault]:
-    """A job with a change to all of it."""
+    """Return a decorator that makes a maker of jobs from a change to a job of ``base``."""
 
     def fault(change: Callable[[Made], None]) -> Fault:
         def make(random: np.random.Generator, shape: JobShape = USUAL) -> Made:
@@ -49,23 +49,26 @@ def _members(base: Fault, members: Callable[[Made], Sequence[tuple[str, str]]], 
 
 
 def devices(change: Change, *, only: bool = False) -> Fault:
-    """A training job with a change to its devices, or to one of them."""
+    """Return a maker of training jobs with a change to all devices, or, with ``only``, to a random one."""
     return _members(training, lambda made: made.gpus, change, only=only)
 
 
 def replicas(base: Fault, change: Change, *, only: bool = False) -> Fault:
-    """A job with a change to its replicas, or to one of them."""
+    """Return a maker of jobs of ``base`` with a change to all replicas, or, with ``only``, to a random one."""
     return _members(base, lambda made: [(name, "") for name in made.names], change, only=only)
 
 
 def set_level(metric: str, mean: float, spread: float, *, always: bool = False) -> Change:
-    """A series at another level: ``always``, or from the onset of the fault on where it was measured before."""
+    """Return a change that sets a series to another level.
+
+    A series that the job already has changes from the onset of the fault on, with ``always`` from its start.
+    """
 
     def change(made: Made, replica: str, device: str) -> None:
         value = made.noise(mean, spread)
         before = made.series.get((metric, replica, device))
         if before is None and metric in _PROFILED and not always:
-            return  # this job's devices have no such counter
+            return  # the devices of this job lack profiling counters
         if before is not None and not always:
             first = made.begin(made.shape.onset)
             value[:first] = before[:first]
@@ -78,7 +81,7 @@ _PROFILED = frozenset({"gpu.sm.active", "gpu.tensor.active"})
 
 
 def scale_level(metric: str, factor: float) -> Change:
-    """A series that is a share of what it was, from the onset of the fault on."""
+    """Return a change that multiplies a series by ``factor`` from the onset of the fault on."""
 
     def change(made: Made, replica: str, device: str) -> None:
         own = made.series.get((metric, replica, device))
@@ -89,7 +92,7 @@ def scale_level(metric: str, factor: float) -> Change:
 
 
 def change_all(*changes: Change) -> Change:
-    """Return a change that makes all of these."""
+    """Return a change that applies all of ``changes``."""
 
     def change(made: Made, replica: str, device: str) -> None:
         for one in changes:
@@ -99,7 +102,7 @@ def change_all(*changes: Change) -> Change:
 
 
 def kernel_lines(*texts: str) -> Fault:
-    """A node whose kernel says these lines, some seconds apart."""
+    """Return a maker of training jobs on a node whose kernel logs ``texts``, some seconds apart."""
 
     @whole(training)
     def fault(made: Made) -> None:

@@ -1,4 +1,4 @@
-"""Delays from the begin of a fault until its finding opens while the job runs."""
+"""Delays from the start of a fault until its finding opens while the job runs."""
 
 from collections.abc import Iterable
 
@@ -15,17 +15,17 @@ from jobmeter.model.job import JobState
 from jobmeter.model.time import MINUTE, SECOND
 
 _TURN = 15 * SECOND
-"""Time between two evaluations of a running job, as on a server that keeps up."""
+"""Time in ms between two evaluations of a running job, as on a server without a backlog."""
 _STRIDE = 8
-"""Turns that are left out while nothing is found; then the first turn is searched among them."""
+"""Evaluations in one stride of the search. The first evaluation with a finding is then searched within the stride."""
 _AFTER = 2 * MINUTE
-"""Time for which a job is evaluated after its last sample."""
+"""Time in ms for which a job is evaluated after its last sample."""
 
 
 def detection_delay(made: Made, name: str, thresholds: Thresholds) -> int | None:
-    """Return the time from when the fault began until the finding of a rule opens, in ms.
+    """Return the time in ms from the start of the fault until a finding of the rule ``name`` opens.
 
-    None where no rule of that name is evaluated while jobs run, where the job fails of the fault, or none opens.
+    Returns None if that rule is not evaluated while jobs run, if the job ends by the fault, or if no finding opens.
     """
     rule = next(one for one in list_rules() if one.name == name)
     if not rule.running or made.state is not JobState.RUNNING:
@@ -42,7 +42,7 @@ def detection_delay(made: Made, name: str, thresholds: Thresholds) -> int | None
 
 
 def _opens(made: Made, now_ms: int, rule: Rule, thresholds: Thresholds) -> bool:
-    """Return True where the evaluation at a time, over the samples until then, opens a finding of the rule."""
+    """Return True if the evaluation at ``now_ms``, over the samples before, opens a finding of the rule."""
     numbers = thresholds[RUNNING]
     found = examine(made.running_case(now_ms, int(numbers["window"]), rule), thresholds, [rule])
     upto = int(made.time[max(int(np.searchsorted(made.time, now_ms)) - 1, 0)])

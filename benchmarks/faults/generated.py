@@ -42,7 +42,7 @@ def _busy_rank(made: Made, name: str, _: str) -> None:
 
 
 def _busy_rank_starved(made: Made, name: str, _: str) -> None:
-    """Give a busy rank hardly more than the others, as a full machine does: it waits for more."""
+    """Let one busy rank wait for CPU that a full machine does not give: it gets little more than the idle ranks."""
     for other in made.names:
         made.series["cpu.usage", other, ""] = made.noise(0.1, 0.03) if other == name else made.noise(0.01, 0.005)
         made.series["pressure.cpu", other, ""] = made.noise(0.6, 0.15) if other == name else made.noise(0.02, 0.02)
@@ -71,7 +71,7 @@ def _stand_still(made: Made, stop: int, names: Sequence[str]) -> None:
 
 
 def _lose(made: Made) -> int:
-    """Let one rank vanish without a trace; return the index of the first sample without it."""
+    """Let the samples and log lines of one rank end; return the index of the first sample without that rank."""
     stop = made.begin(float(made.random.uniform(0.3, 0.7)))
     lost = made.names[int(made.random.integers(made.replicas))]
     made.series = {key: value[:stop] if key[1] == lost else value for key, value in made.series.items()}
@@ -80,7 +80,7 @@ def _lose(made: Made) -> int:
 
 
 def _wait(made: Made) -> None:
-    """Let one rank vanish and the others wait for it: at the next step they all do."""
+    """Let one rank disappear. All other ranks wait for that rank from the next step on."""
     stop = _lose(made) + int(made.random.integers(0, 2))
     names = [name for name in made.names if len(made.series["cpu.usage", name, ""]) == len(made.time)]
     _stand_still(made, stop, names)
@@ -94,7 +94,7 @@ def _wait(made: Made) -> None:
 
 
 _SPINNING = {"gpu.sm.active": 0.15, "gpu.tensor.active": 0.0, "gpu.power": 0.4}
-"""Share of their levels that devices have while they wait in a collective."""
+"""Levels of a device that waits in a collective, as shares of the usual level of each metric."""
 
 
 @whole(batch)
@@ -137,7 +137,7 @@ def _lost(made: Made, replica: str, device: str) -> None:
 
 @whole(training)
 def _slow_start(made: Made) -> None:
-    """Devices that compute nothing while the program starts, some of it beside a full CPU."""
+    """Let devices compute nothing while the program starts. In half of the jobs the CPU is full meanwhile."""
     first = int(np.searchsorted(made.time, START + int(made.random.integers(25, 50)) * MINUTE))
     loads = bool(made.random.random() < 0.5)
     levels = {"gpu.utilization": 0.002, "gpu.sm.active": 0.001, "gpu.tensor.active": 0.001, "gpu.power": 90.0}
@@ -157,7 +157,7 @@ def _lost_by_an_event(made: Made) -> None:
 @whole(batch)
 def _full(made: Made) -> None:
     free = np.linspace(5e11, 5e9, len(made.time))
-    made.begin(0.707)  # then less than 15 % are left
+    made.begin(0.707)  # less than 15 % is free from here on
     made.nodes["node.filesystem.available", "node-worker-1", "/data"] = free
 
 
@@ -175,7 +175,7 @@ def _skewed(made: Made) -> None:
 
 @whole(batch)
 def _stepped(made: Made) -> None:
-    """A clock that was set, ahead or back, while the job ran."""
+    """Set the clock of a node forward or back while the job runs."""
     step = float(made.random.choice([-1, 1]) * made.random.uniform(2, 500))
     made.nodes["agent.clock.offset", "node-worker-2", ""] = np.where(
         np.arange(len(made.time)) > made.at(0.5), step, 0.0
@@ -196,7 +196,10 @@ def _xid(made: Made) -> None:
 
 @whole(batch)
 def _killed_for_memory(made: Made) -> None:
-    """The kernel names no job where the agent does not know the process."""
+    """Let the kernel kill a replica for lack of memory.
+
+    The kernel's line names no job, because the agent does not know the process.
+    """
     made.fail("worker-1", 137)
     made.say_kernel("Out of memory: Killed process 4711 (python) total-vm:9kB, anon-rss:8kB", made.length - 900)
 
@@ -208,7 +211,10 @@ def _oom(made: Made) -> None:
 
 
 def _dies(code: int, *texts: str, reason: str = "", cascade: tuple[str, ...] = ()) -> Fault:
-    """Let one replica fail with these lines; the others may follow."""
+    """Return a maker of jobs in which one replica fails with ``texts``.
+
+    With ``cascade`` the other replicas fail with these lines at most two seconds later.
+    """
 
     @whole(batch)
     def fault(made: Made) -> None:
@@ -222,13 +228,16 @@ def _dies(code: int, *texts: str, reason: str = "", cascade: tuple[str, ...] = (
 
 
 _RAISED = re.compile(r"(?!Error: )(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Exhausted|Invalid)?(?:: |$)")
-"""A line that begins with the class of an exception."""
+"""Pattern of a line that starts with the class of an exception."""
 _SHELL_CODES = {"file_missing": 127, "permission_denied": 126, "config_error": 2, "segfault": 139, "nccl_timeout": 134}
 _STOPPED_BY_SCHEDULER = {"time_limit", "preempted", "node_failure"}
 
 
 def _worded(rule: str) -> Fault:
-    """Let one replica fail with a line of ``WORDINGS``, behind a traceback where the line is an exception's."""
+    """Return a maker of jobs in which one replica fails with a line of ``WORDINGS``.
+
+    A line that is an exception's comes after a traceback.
+    """
 
     @whole(batch)
     def fault(made: Made) -> None:
@@ -257,7 +266,7 @@ def _stopped(made: Made) -> None:
 
 @whole(batch)
 def _interrupted(made: Made) -> None:
-    """A job that its user stopped: all ranks end by one signal, some seconds apart."""
+    """Let the user stop the job: all ranks end by the same signal, some seconds apart."""
     code = int(made.random.choice([129, 130, 143]))
     for name in made.names:
         made.fail(name, code, early=int(made.random.integers(0, 20_000)))
@@ -265,7 +274,7 @@ def _interrupted(made: Made) -> None:
 
 
 def _warn(made: Made, at: int, **facts: Any) -> None:
-    """An event of the first replica that warns."""
+    """Set a warning of the first replica, ``at`` ms after the start, as the job's only event."""
     source, level = EventSource.REPLICA, Level.WARNING
     made.events = [Event(time=START + at, job="made", replica="worker-0", source=source, level=level, **facts)]
 
@@ -407,7 +416,7 @@ FAULTS: Mapping[str, tuple[Fault, ...]] = {
     "unknown_exit": (_dies(3), _dies(1, "bye")),
     **GPU_FAULTS,
 }
-"""By rule the faults that it must name as their root."""
+"""Makers of jobs with a fault, by the rule that the diagnosis must name as the root cause."""
 FAULTS = {rule: (*makes, *([_worded(rule)] if rule in WORDINGS else ())) for rule, makes in FAULTS.items()}
 
 
@@ -428,6 +437,9 @@ COMPANIONS: Mapping[str, frozenset[str]] = {
     "segfault": frozenset({"rank_lost"}),
     **GPU_COMPANIONS,
 }
-"""Rules whose findings are right beside a fault: a device that is never used is idle, too."""
+"""Rules whose findings are correct beside the finding of a fault's own rule, by that rule.
+
+For example, a device that is never used is also idle.
+"""
 CONSEQUENCES = frozenset({"nccl_timeout", "rank_lost", "hang_hw", "hang_log"})
-"""Rules that may be reported of any failure as its cascade."""
+"""Rules whose findings may follow from any fault, as long as they are not the root cause."""

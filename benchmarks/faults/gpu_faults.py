@@ -1,4 +1,4 @@
-"""Generated jobs whose devices have a fault, or are not used as they could be."""
+"""Generated jobs whose devices have a fault or are used badly, and healthy jobs that resemble them."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -13,17 +13,17 @@ from jobmeter.model.job import Allocation
 from jobmeter.model.time import MINUTE, SECOND
 
 WORK = ("gpu.utilization", "gpu.sm.active", "gpu.tensor.active")
-"""Metrics of the load of a device."""
+"""Metrics of a device's load."""
 
 
 def idle(*, always: bool = False) -> Change:
-    """Return the change of a device that computes nothing."""
+    """Return a change that makes a device compute nothing."""
     levels = (("gpu.utilization", 0.0, 0.002), ("gpu.sm.active", 0.0, 0.001), ("gpu.tensor.active", 0.0, 0.001))
     return change_all(*(set_level(*level, always=always) for level in (*levels, ("gpu.power", 90.0, 2.0))))
 
 
 def scale_work(made: Made, share: Float64s | float, replica: str, device: str) -> None:
-    """Let a device do a share of its work, float64[n]: it draws less power, down to that of an idle device."""
+    """Scale a device's load by ``share``, a number or float64[n]. Its power falls with it, down to that of idling."""
     for metric in WORK:
         if (metric, replica, device) in made.series:
             made.series[metric, replica, device] *= share
@@ -34,7 +34,7 @@ def scale_work(made: Made, share: Float64s | float, replica: str, device: str) -
 
 @whole(training)
 def _underused(made: Made) -> None:
-    """Devices that wait for a part of every step."""
+    """Let every device wait for a part of each training step."""
     share = float(made.random.uniform(0.35, 0.65))
     for replica, device in made.gpus:
         scale_work(made, share * float(made.random.normal(1, 0.03)), replica, device)
@@ -50,10 +50,10 @@ def _small_batch(made: Made) -> None:
 
 @whole(training)
 def _bursts(made: Made) -> None:
-    """Devices that wait for every batch for seconds or minutes."""
+    """Let every device wait for seconds or minutes before each batch."""
     step_ms = made.case().step_ms
     rest = float(made.random.uniform(0.3, 0.6))
-    # A wave that is shorter than the steps in which samples are read cannot be seen.
+    # The steps of a case would hide a shorter period.
     shortest = max(20 * SECOND, 1.3 * max(step_ms, made.shape.interval) / min(rest, 1 - rest))
     period = float(made.random.uniform(shortest, 290 * SECOND))
     for replica, device in made.gpus:
@@ -63,7 +63,7 @@ def _bursts(made: Made) -> None:
 
 
 def _one_device(base: Fault) -> Fault:
-    """A job of one process with one device."""
+    """Return a maker of jobs like ``base``, but with one replica and one device."""
 
     def make(random: np.random.Generator, shape: JobShape = USUAL) -> Made:
         return base(random, replace(shape, replicas=1, devices=1))
@@ -73,7 +73,7 @@ def _one_device(base: Fault) -> Fault:
 
 @whole(_one_device(training))
 def _slice(made: Made) -> None:
-    """A small program on a large device, with hardly more cores than it uses."""
+    """Make a small program on a large device. Its CPU limit is little above its usage."""
     replica, device = made.gpus[0]
     busy = float(made.random.uniform(0.03, 0.13))
     scale_work(made, busy / made.shape.busy, replica, device)
@@ -131,7 +131,7 @@ def _links_of_a_node(made: Made) -> None:
 
 
 def _replays(made: Made, replica: str, device: str) -> None:
-    """Replays at random moments, a given number each minute."""
+    """Add replays of PCIe packets at random times, with a constant mean rate of 15 to 300 a minute."""
     rate = float(made.random.uniform(15, 300))
     steps = np.diff(made.time, prepend=made.time[0] - made.shape.interval) / MINUTE
     grown = made.random.poisson(rate * steps).astype(np.float64)
@@ -146,7 +146,7 @@ def _without_process(made: Made, replica: str, device: str) -> None:
 
 
 def _leftover(made: Made, replica: str, device: str) -> None:
-    """Memory of a process that ended, on a device whose own process starts late or never."""
+    """Leave memory of an ended process on a device. The job's own process there starts late or never."""
     until = made.at(min(1.0, float(made.random.uniform(10 * MINUTE, 2 * made.length)) / made.length))
     for metric in (*WORK, "gpu.processes"):
         if (metric, replica, device) in made.series:
@@ -158,7 +158,7 @@ def _leftover(made: Made, replica: str, device: str) -> None:
 
 
 def _stray(made: Made, replica: str, device: str) -> None:
-    """A process of no job on a device of the job: the device is measured without the job meanwhile."""
+    """Put a process that belongs to no job on a device. Until it ends, the device is measured without the job."""
     node, end = f"node-{replica}", made.at(float(made.random.uniform(0.1, 1.0)))
     used = float(made.random.uniform(2, 60)) * GIB
     levels = {"gpu.memory.usage": used, "gpu.processes": 1.0, "gpu.processes.foreign": 1.0, "gpu.utilization": 0.0}
@@ -178,7 +178,7 @@ def _without(metric: str) -> Change:
 
 
 SLOW_CLOCK = change_all(scale_level("gpu.clock.sm", 0.76), _without("gpu.clock.sm.limit"))
-"""A device with a low clock, whose driver does not say how high it could be."""
+"""Change of a device: a low clock, while the driver does not report the highest one."""
 
 GPU_FAULTS: Mapping[str, tuple[Fault, ...]] = {
     "gpu_underused_p95": (_underused,),
@@ -196,22 +196,22 @@ GPU_FAULTS: Mapping[str, tuple[Fault, ...]] = {
     "gpu_no_process": (devices(_without_process, only=True), devices(_without_process)),
     "gpu_leftover_memory": (devices(_leftover, only=True), devices(_stray, only=True)),
 }
-"""By rule the faults that it must name."""
+"""Makers of jobs with a fault, by the rule that the diagnosis must name as the root cause."""
 
 GPU_COMPANIONS: Mapping[str, frozenset[str]] = {
     "gpu_no_process": frozenset({"gpu_partly_unused", "gpu_low_util"}),
     "gpu_leftover_memory": frozenset({"gpu_partly_unused", "gpu_no_process"}),
     "mig_candidate": frozenset({"mem_overrequest"}),
 }
-"""Rules whose findings are right beside a fault."""
+"""Rules whose findings are correct beside the finding of a fault's own rule, by that rule."""
 
 
-# Healthy jobs that look like one of these faults for a while.
+# Healthy jobs that resemble one of these faults for a while.
 
 
 @whole(training)
 def _evaluates(made: Made) -> None:
-    """All devices do less now and then, for minutes."""
+    """Lower the load of all devices for some minutes in each period, as evaluation does."""
     period, length = made.random.uniform(25, 60) * MINUTE, made.random.uniform(3, 8) * MINUTE
     share = np.where((made.time - START) % period > period - length, float(made.random.uniform(0.3, 0.7)), 1.0)
     for replica, device in made.gpus:
@@ -220,7 +220,7 @@ def _evaluates(made: Made) -> None:
 
 @whole(training)
 def _starts_late(made: Made) -> None:
-    """Devices without a program in the first minutes, with low links and clocks."""
+    """Leave devices without a process for the first minutes, with slow links and low clocks."""
     first = made.at(float(made.random.uniform(1, 8)) * MINUTE / made.length)
     for (metric, _, device), value in made.series.items():
         if device and metric in {*WORK, "gpu.processes", "gpu.memory.usage", "gpu.memory.utilization"}:
@@ -231,7 +231,7 @@ def _starts_late(made: Made) -> None:
 
 @whole(training)
 def _rests(made: Made) -> None:
-    """Pauses for checkpoints, in which links and clocks are low."""
+    """Pause devices for checkpoints, with slow links and low clocks."""
     rests = (made.time - START) % (made.random.uniform(8, 14) * MINUTE) < made.random.uniform(10, 50) * SECOND
     for (metric, _, device), value in made.series.items():
         if device and metric in {*WORK, "gpu.pcie.generation", "gpu.clock.sm", "gpu.power"}:
@@ -240,7 +240,7 @@ def _rests(made: Made) -> None:
 
 @whole(training)
 def _capped(made: Made) -> None:
-    """Clocks that the power cap lowers a little."""
+    """Lower the clocks a little, as a power cap does."""
     share = float(made.random.uniform(0.75, 0.85)) / made.shape.clock_share
     for replica, device in made.gpus:
         made.series["gpu.clock.sm", replica, device] *= share
@@ -252,7 +252,7 @@ def _capped(made: Made) -> None:
 
 @whole(training)
 def _hotter_work(made: Made) -> None:
-    """Clocks at the level that a chip reaches under load, and links of an older board."""
+    """Set clocks to the level that a chip reaches under load, and links to the speed of an older board."""
     generation, width = float(made.random.choice([3, 4])), float(made.random.choice([8, 16]))
     share = float(made.random.uniform(0.86, 0.95))
     for replica, device in made.gpus:
@@ -264,7 +264,7 @@ def _hotter_work(made: Made) -> None:
 
 
 def _demand(made: Made) -> Float64s:
-    """A service's load, 0 to 1: days and nights, and drifts in between."""
+    """Return the load of a service, 0 to 1, float64[n]: a daily wave with random drift."""
     day = made.random.uniform(0.3, 1.0) * made.length
     course = 0.5 + 0.5 * np.sin(2 * np.pi * ((made.time - START) / day + made.random.random()))
     drift = np.interp(made.time, np.linspace(made.time[0], made.time[-1], 40), made.random.normal(0, 0.06, 40))
@@ -272,7 +272,7 @@ def _demand(made: Made) -> Float64s:
 
 
 def _serve(made: Made, loads: Mapping[str, Float64s]) -> None:
-    """Replicas of a service, each with its own load."""
+    """Give each replica of a service its load in ``loads``, with noise."""
     for replica, device in made.gpus:
         own = np.clip(loads[replica] * made.random.normal(1, 0.06, len(made.time)), 0.02, 1.0)
         scale_work(made, own / made.shape.busy, replica, device)
@@ -283,14 +283,14 @@ def _serve(made: Made, loads: Mapping[str, Float64s]) -> None:
 
 @whole(training)
 def _service(made: Made) -> None:
-    """An inference service with busy and quiet hours."""
+    """Make an inference service with busy and quiet hours."""
     demand = _demand(made)
     _serve(made, dict.fromkeys(made.names, demand))
 
 
 @whole(training)
 def _uneven_service(made: Made) -> None:
-    """Replicas of a service with loads of their own: one has hardly any requests, or most of them."""
+    """Make a service whose replicas have different loads. One replica gets clearly fewer or more requests."""
     demand = _demand(made) * float(made.random.uniform(0.75, 1.0))
     weights = {name: float(made.random.lognormal(0, 0.08)) for name in made.names}
     odd = made.names[int(made.random.integers(made.replicas))]
@@ -300,7 +300,7 @@ def _uneven_service(made: Made) -> None:
 
 @whole(_one_device(training))
 def _notebook(made: Made) -> None:
-    """Cells that run for minutes, and thinking in between."""
+    """Make a notebook whose cells run for minutes, with pauses between them."""
     busy = np.zeros(len(made.time), np.bool_)
     at = float(made.time[0])
     while at < made.time[-1]:
@@ -315,7 +315,7 @@ def _notebook(made: Made) -> None:
 
 @whole(training)
 def _restarts(made: Made) -> None:
-    """A job that restarts once: no process for some minutes, and little memory in use."""
+    """Restart the job once. Its devices have no process and no memory in use for some minutes."""
     first = made.at(float(made.random.uniform(0.3, 0.7)))
     last = int(np.searchsorted(made.time, made.time[first] + made.random.uniform(1, 8) * MINUTE))
     for (metric, _, device), value in made.series.items():
@@ -327,7 +327,7 @@ def _restarts(made: Made) -> None:
 
 @whole(training)
 def _few_replays(made: Made) -> None:
-    """A PCIe packet is sent again now and then, as on any machine."""
+    """Add a few replays of PCIe packets, as on any machine."""
     for replica, device in made.gpus:
         made.increases["gpu.pcie.replay", replica, device] = made.random.poisson(
             2e-4 * made.shape.interval / SECOND, len(made.time)
@@ -346,4 +346,4 @@ GPU_CLEAN: Mapping[str, Fault] = {
     "restart": _restarts,
     "few replays": _few_replays,
 }
-"""Healthy jobs with devices."""
+"""Makers of healthy jobs with devices, by name."""

@@ -1,4 +1,4 @@
-"""Healthy jobs of different kinds: no rule may find anything in them."""
+"""Healthy jobs of different kinds, in which no rule may have a finding."""
 
 from collections.abc import Mapping
 
@@ -15,7 +15,7 @@ from jobmeter.model.time import MINUTE, SECOND
 
 @whole(batch)
 def _full_machine(made: Made) -> None:
-    """All replicas alike, given little CPU and waiting for more."""
+    """Let all replicas alike get little CPU and wait for more."""
     made.put("cpu.usage", lambda: made.noise(0.1, 0.05))
     made.put("cpu.utilization", lambda: made.noise(0.05, 0.02))
     made.put("pressure.cpu", lambda: np.minimum(made.noise(0.4, 0.15), 1.0))
@@ -23,21 +23,21 @@ def _full_machine(made: Made) -> None:
 
 @whole(batch)
 def _plateau(made: Made) -> None:
-    """Memory that grows while caches fill, and then no more."""
+    """Let memory grow until caches are full, and not further."""
     for name in made.names:
         made.series["memory.usage", name, ""] += 20 * GIB * (1 - np.exp(-(made.time - START) / (400 * SECOND)))
 
 
 @whole(batch)
 def _sawtooth(made: Made) -> None:
-    """Memory that grows within an epoch and is given back."""
+    """Let memory grow within each epoch and fall at its end."""
     for name in made.names:
         made.series["memory.usage", name, ""] += 10 * GIB * ((made.time - START) % (450 * SECOND)) / (450 * SECOND)
 
 
 @whole(training)
 def _waves(made: Made) -> None:
-    """Devices that pause for checkpoints and evaluation."""
+    """Pause devices for checkpoints and evaluation."""
     for key, value in made.series.items():
         if key[0] in {"gpu.utilization", "gpu.sm.active", "gpu.power", "gpu.tensor.active"}:
             value[(made.time - START) % (600 * SECOND) < 50 * SECOND] *= 0.1
@@ -45,14 +45,14 @@ def _waves(made: Made) -> None:
 
 @whole(batch)
 def _uneven(made: Made) -> None:
-    """Half of the replicas have more to do, by design."""
+    """Give half of the replicas less work, as some programs do by design."""
     for rank, name in enumerate(made.names):
         made.series["cpu.usage", name, ""] *= 1.0 if rank % 2 else 0.45
 
 
 @whole(training)
 def _short(made: Made) -> None:
-    """A job that is over before there is anything to judge, with devices that it hardly used."""
+    """End the job after five minutes, too early for a judgement."""
     count = int(np.searchsorted(made.time, START + 5 * MINUTE))
     made.series = {key: value[:count] for key, value in made.series.items()}
     made.nodes, made.length, made.state = {}, 5 * MINUTE, JobState.SUCCEEDED
@@ -62,7 +62,7 @@ def _short(made: Made) -> None:
 
 @whole(batch)
 def _caught(made: Made) -> None:
-    """Exceptions that were caught, in a job that succeeded."""
+    """Log exceptions that the program caught, in a job that succeeds."""
     for text in (TRACE, FRAME, "ConnectionResetError: [Errno 104] Connection reset by peer", "trying again"):
         made.say(text, 20 * MINUTE, level=Level.ERROR)
     made.say("RuntimeError: CUDA out of memory. (caught, halving the batch)", 21 * MINUTE, level=Level.WARNING)
@@ -71,7 +71,7 @@ def _caught(made: Made) -> None:
 
 @whole(training)
 def _talks_of_faults(made: Made) -> None:
-    """A job that prints texts of faults: a monitor of other machines, say."""
+    """Let the job print texts of faults, as a monitor of other machines would."""
     for text in (
         "NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, GPU has fallen off the bus.",
         "Out of memory: Killed process 4711 (python) total-vm:9kB",
@@ -111,4 +111,4 @@ CLEAN: Mapping[str, Fault] = {
     **GPU_CLEAN,
     **NEAR_MISSES,
 }
-"""Healthy jobs: no rule may find anything in them."""
+"""Makers of healthy jobs by name. No rule may have a finding in them."""

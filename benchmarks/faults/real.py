@@ -1,4 +1,4 @@
-"""Jobs that really do it: small programs run under ``jobmeter run``, some with a fault."""
+"""Real jobs: small programs that run under ``jobmeter run``, some of them with a fault."""
 
 import subprocess
 import sys
@@ -24,22 +24,23 @@ growth = 0.0
 [straggler_rank]
 hold = "10m"
 """
-"""Minutes become quarters of a second; a machine's memory is more than a leak of seconds can fill."""
+"""Thresholds for jobs of seconds: a minute becomes 250 ms, and a leak counts however long it takes to fill memory."""
 _PATIENCE = 120.0
 _DISK_MEGABYTES = 32
 _DATA_MEGABYTES = 16
 FULL = "no checkpoint"
-"""Line that the job with a full filesystem writes."""
+"""Text that the job with a full filesystem prints."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
-    """A job: its program (Python), how many replicas run it, and the rule that has to be named ("": none).
+    """Job: its program in Python (in ``sh`` with ``in_shell``), its replicas, and the rule that must be named.
 
-    ``hangs``: it is looked at while it runs, then ended. ``group`` names a controller of a control group and the file
-    and value that limit it; ``disk``: it has a small filesystem of its own, {disk} in its program, which an agent
-    measures once when the job has written that it is full; ``data``: it has a file, {data} in its program, on the disk
-    that is {device} in the value of ``group``. Where these cannot be made the job is left out.
+    ``rule`` is empty for a healthy job. The findings of a job that ``hangs`` are read while it runs, then it is ended.
+    ``group`` gives a controller, a file and a value, which limit the job by a control group. With ``disk`` the job has
+    a small filesystem, {disk} in its program. An agent measures it once, after the job printed that it is full. With
+    ``data`` the job has a file, {data} in its program, on the disk that is {device} in the value of ``group``. A job
+    whose surroundings cannot be made on this machine is left out.
     """
 
     name: str
@@ -103,7 +104,7 @@ SCRIPTS = (
         rule="host_mem_leak",
         code="import time\nkept, begin = [], time.monotonic()\nwhile len(kept) < 120:\n"
         "    kept.append(bytearray(4_000_000))\n"
-        "    time.sleep(max(begin + 0.12 * len(kept) - time.monotonic(), 0))\n",  # as much a second on a busy machine
+        "    time.sleep(max(begin + 0.12 * len(kept) - time.monotonic(), 0))\n",  # the same rate on a busy machine
     ),
     Script(
         name="hang on a lock",
@@ -131,7 +132,7 @@ SCRIPTS = (
         name="CPU quota of a group",
         rule="cpu_throttled",
         code=_SPIN.format(seconds=6),
-        group=("cpu", "cpu.cfs_quota_us", "20000"),  # a fifth of a core, also where the machine has little to spare
+        group=("cpu", "cpu.cfs_quota_us", "20000"),  # a fifth of a core, which throttles on a busy machine too
     ),
     Script(
         name="slow disk",
@@ -201,7 +202,11 @@ SCRIPTS = (
 
 
 def run(script: Script, server: OwnServer, environment: Mapping[str, str]) -> list[Finding] | None:
-    """The findings of the job when it is over (while it hangs); None where this machine cannot run it."""
+    """Run a job and return its findings after its end.
+
+    The findings of a job that hangs are read while it runs. Returns None if this machine cannot make the job's
+    surroundings.
+    """
     with ExitStack() as stack:
         if script.disk:
             disk = stack.enter_context(small_disk(_DISK_MEGABYTES))
@@ -215,7 +220,7 @@ def run(script: Script, server: OwnServer, environment: Mapping[str, str]) -> li
 
 
 def _filled(script: Script, **places: str) -> Script:
-    """The script with the names of what was made for it."""
+    """Return the script with ``places`` in place of their names in braces."""
     code, limit = script.code, script.group[2] if script.group else ""
     for name, place in places.items():
         code, limit = code.replace(f"{{{name}}}", place), limit.replace(f"{{{name}}}", place)
@@ -252,7 +257,7 @@ def _run(
 
 
 def _measure_when_full(process: "subprocess.Popen[bytes]", environment: Mapping[str, str], disk: Path) -> None:
-    """Have an agent measure the node once while the filesystem is full, and let the job end then."""
+    """Run an agent once while the filesystem is full, then delete the job's file, which ends the job."""
     for line in process.stdout or ():
         if FULL in line.decode(errors="replace"):
             break
@@ -263,7 +268,7 @@ def _measure_when_full(process: "subprocess.Popen[bytes]", environment: Mapping[
 
 
 def _until(find: Callable[[], list[Finding]], rule: str, process: "subprocess.Popen[bytes]") -> list[Finding]:
-    """Return the findings once the rule is among them, or when the time is up."""
+    """Return the findings once the rule is among them, or after ``_PATIENCE`` seconds."""
     clock = SystemClock()
     deadline = clock.monotonic() + _PATIENCE
     found: list[Finding] = []

@@ -1,4 +1,4 @@
-"""Precision and recall of the diagnosis, rule by rule."""
+"""Precision and recall of the diagnosis for each rule."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -8,27 +8,31 @@ from benchmarks.faults.generated import COMPANIONS, CONSEQUENCES
 from jobmeter.model.finding import Finding, FindingRole
 
 _Z = 1.959964
-"""Quantile of the normal distribution for an interval of 95 %."""
+"""Quantile of the normal distribution for a 95 % interval."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A job: the rule that had to be named ("" for a healthy one), and the findings."""
+    """Diagnosis of one job: the rule that must be named, empty for a healthy job, and the findings."""
 
     name: str
     rule: str
     findings: Sequence[Finding]
     delay: int | None = None
-    """Time from when the fault began until its finding opened while the job ran, in ms; None where unknown."""
+    """Time in ms from the start of the fault until its finding opened while the job ran; None if not measured."""
 
     @property
     def hit(self) -> bool:
-        """The right rule is there, as a root."""
+        """Return True if a finding names the right rule as the root cause."""
         return any(one.rule == self.rule and one.role is FindingRole.ROOT for one in self.findings)
 
     @property
     def wrong(self) -> list[str]:
-        """The rules that should not be there: neither the right one, nor what goes with it or follows from it."""
+        """Return the rules with a wrong finding.
+
+        Right are the rule of the fault, its companions and, in a job with a fault, the rules of ``CONSEQUENCES`` that
+        are not named as the root cause.
+        """
         fitting = {self.rule} | COMPANIONS.get(self.rule, frozenset())
         return sorted(
             {one.rule for one in self.findings if one.rule not in fitting and not (self.rule and _follows(one))}
@@ -37,7 +41,7 @@ class Trial:
 
 @dataclass(slots=True)
 class Score:
-    """Jobs in which a rule was found rightly and wrongly, and in which it was missed."""
+    """Numbers of jobs in which a rule was named rightly, named wrongly, and missed."""
 
     right: int = 0
     wrong: int = 0
@@ -45,17 +49,17 @@ class Score:
 
     @property
     def precision(self) -> float:
-        """Share of the findings that are right; 1 without findings."""
+        """Return the share of the findings that are right, 1 without findings."""
         return self.right / (self.right + self.wrong) if self.right + self.wrong else 1.0
 
     @property
     def recall(self) -> float:
-        """Share of the faults that were found; 1 without faults."""
+        """Return the share of the faults that were found, 1 without faults."""
         return self.right / (self.right + self.missed) if self.right + self.missed else 1.0
 
 
 def scores(trials: Iterable[Trial]) -> dict[str, Score]:
-    """By rule, with all of them together under an empty name."""
+    """Return the score of each rule, and that of all rules together under an empty name."""
     found: dict[str, Score] = {}
     whole = Score()
     for trial in trials:

@@ -1,4 +1,4 @@
-"""Generated jobs that lack a resource or waste one, and healthy jobs that come near to it."""
+"""Generated jobs that lack a resource or waste one, and healthy jobs that resemble them."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -14,7 +14,7 @@ _SPEED = 25e9 / 8
 
 
 def _set(made: Made, key: tuple[str, str, str], mean: float, spread: float) -> None:
-    """Set what a node measures to another level from the onset of the fault on."""
+    """Set a series of a node to another level from the onset of the fault on."""
     first = made.begin(made.shape.onset)
     value = made.noise(mean, spread)
     before = made.nodes.get(key)
@@ -37,7 +37,7 @@ def _memory_overrequest(made: Made) -> None:
 
 @whole(batch)
 def _memory_peak(made: Made) -> None:
-    """Replicas that need their memory now and then: for a checkpoint, or at their start."""
+    """Let replicas need their memory only for moments, as for a checkpoint or at their start."""
     for name in made.names:
         made.series["memory.limit", name, ""] = np.full(len(made.time), 128 * GIB)
         made.series["memory.utilization", name, ""] = made.series["memory.usage", name, ""] / (128 * GIB)
@@ -46,7 +46,7 @@ def _memory_peak(made: Made) -> None:
 
 @whole(batch)
 def _whole_node(made: Made) -> None:
-    """Replicas without a limit, which may use all of their node."""
+    """Make replicas without a memory limit of their own, which may use the whole node."""
     for name in made.names:
         for key in (("memory.limit", name, ""), ("node.memory.total", f"node-{name}", "")):
             (made.series if key[0] == "memory.limit" else made.nodes)[key] = np.full(len(made.time), 1024 * GIB)
@@ -58,7 +58,7 @@ _LOAD = ("gpu.utilization", "gpu.sm.active", "gpu.tensor.active")
 
 @whole(training)
 def _uneven_work(made: Made) -> None:
-    """From a fifth to two thirds of the devices have much less to do."""
+    """Give a quarter to two thirds of the devices much less work."""
     first = made.begin(made.shape.onset)
     members = [made.gpus[at] for at in made.random.permutation(len(made.gpus))]
     share, factor = float(made.random.uniform(0.25, 0.66)), float(made.random.uniform(0.3, 0.65))
@@ -79,7 +79,7 @@ def _slightly_uneven(made: Made) -> None:
 
 @whole(training)
 def _in_turns(made: Made) -> None:
-    """Devices that take turns at having less to do: all of them do as much in the end."""
+    """Give devices less work in turns. In the end all have done the same."""
     period = int(made.random.integers(15, 30)) * MINUTE
     for number, member in enumerate(made.gpus):
         less = ((made.time - START) // period + number) % 2 == 0
@@ -89,7 +89,7 @@ def _in_turns(made: Made) -> None:
 
 
 def _wave(made: Made, first: int = 0) -> Float64s:
-    """Return which share of the device's work is done at each sample: all or none of it, in turn."""
+    """Return the share of its work that a device does at each sample: in turn all and almost none of it."""
     period = float(made.random.uniform(4, 7)) * MINUTE
     waits = float(made.random.uniform(0.3, 0.6))
     moved = (made.time - START + made.random.uniform(0, period)) % period
@@ -99,7 +99,7 @@ def _wave(made: Made, first: int = 0) -> Float64s:
 
 
 def _apply(made: Made, wave: Float64s, metrics: Sequence[str], high: float) -> None:
-    """Let the devices follow a wave, and metrics of replicas rise to ``high`` times their level against it."""
+    """Multiply the load of devices by a wave, and ``metrics`` of replicas by ``high`` while the wave is low."""
     for (metric, name, device), value in made.series.items():
         if metric in {*_LOAD, "gpu.power"}:
             made.series[metric, name, device] = value * np.maximum(wave, 0.2 if metric == "gpu.power" else 0.0)
@@ -116,7 +116,7 @@ def _starved(made: Made) -> None:
 
 @whole(training)
 def _checkpoints(made: Made) -> None:
-    """Devices that wait for some minutes of each half hour while the job writes what it learned."""
+    """Let devices wait for 1 to 3 minutes of about each half hour, while the job writes a checkpoint."""
     period = float(made.random.uniform(20, 40)) * MINUTE
     waits = (made.time - START + made.random.uniform(0, period)) % period < made.random.uniform(1, 3) * MINUTE
     _apply(made, np.where(waits, 0.02, 1.0), ("disk.write",), 500.0)
@@ -131,7 +131,7 @@ def _waiting(made: Made) -> np.ndarray:
 
 @whole(training)
 def _prefetches(made: Made) -> None:
-    """Reads that come in bursts beside devices that always have enough."""
+    """Read in bursts, while the devices never wait for data."""
     period = float(made.random.uniform(4, 12)) * MINUTE
     burst = (made.time - START) % period < 0.4 * period
     for name in made.names:
@@ -144,7 +144,7 @@ def _swaps(made: Made) -> None:
     if made.random.random() < 0.7:
         _set(made, ("node.swap.out", node, ""), float(made.random.uniform(3e6, 2e8)), 1e6)
         _set(made, ("node.memory.major.faults", node, ""), 3000.0, 500.0)
-    else:  # a node without swap
+    else:  # the node has no swap space
         del made.nodes["node.swap.out", node, ""]
         _set(made, ("node.memory.major.faults", node, ""), float(made.random.uniform(2e3, 2e4)), 300.0)
         _set(made, ("node.pressure.memory", node, ""), float(made.random.uniform(0.25, 0.9)), 0.03)
@@ -152,7 +152,7 @@ def _swaps(made: Made) -> None:
 
 @whole(training)
 def _maps_files(made: Made) -> None:
-    """Jobs that map their files, and a node that once swapped out what nobody uses."""
+    """Map files into memory, on nodes that once swapped out memory that no process uses."""
     for name in made.names:
         made.nodes["node.memory.major.faults", f"node-{name}", ""] = made.noise(5000, 1000)
         made.nodes["node.pressure.memory", f"node-{name}", ""] = made.noise(0.01, 0.01)
@@ -175,7 +175,7 @@ def _loses_packets(made: Made) -> None:
 
 @whole(training)
 def _loses_few_packets(made: Made) -> None:
-    """A few losses on a busy link, and many of the few packets of one that nobody uses."""
+    """Lose a small share of packets on the busy link, and a large share on an unused link with few packets."""
     for name in made.names:
         node = f"node-{name}"
         made.nodes["node.network.errors", node, "eth0 receive"] = made.noise(40, 10)
@@ -185,13 +185,13 @@ def _loses_few_packets(made: Made) -> None:
 
 
 def _profiled(made: Made, level: float) -> None:
-    """Give the devices of a job counters of their multiprocessors."""
+    """Give the devices of a job a series of the activity of their multiprocessors."""
     made.put("gpu.sm.active", lambda: np.minimum(made.noise(level, 0.03), 1.0))
 
 
 @whole(training)
 def _full_link(made: Made) -> None:
-    """A collective that waits for the network keeps devices utilized, and their multiprocessors idle."""
+    """Fill the network of all nodes, so that devices wait in collectives: utilized, with idle multiprocessors."""
     _slowed(made, made.begin(made.shape.onset))
     kind, link = ("network", "eth0") if made.random.random() < 0.5 else ("rdma", "mlx5_0:1")
     way = str(made.random.choice(["receive", "transmit"]))
@@ -213,7 +213,7 @@ def _full_link_without_devices(made: Made) -> None:
 
 
 def _slowed(made: Made, first: int) -> None:
-    """Let devices wait in collectives from a sample on: they stay utilized, and their multiprocessors idle."""
+    """Let devices wait in collectives from the sample ``first`` on: utilized, with idle multiprocessors."""
     usual = made.shape.sm
     _profiled(made, usual)
     low = float(made.random.uniform(0.15, 0.4))
@@ -224,7 +224,7 @@ def _slowed(made: Made, first: int) -> None:
 
 @whole(training)
 def _full_lanes(made: Made) -> None:
-    """Use most of the bandwidth of each device's PCIe link. Its generation and its lanes are random."""
+    """Use most of the bandwidth of each device's PCIe link. The link's generation and width are random."""
     first = made.begin(made.shape.onset)
     _slowed(made, first)
     generation, lanes = int(made.random.integers(3, 6)), int(made.random.choice([4, 8, 16]))
@@ -242,9 +242,9 @@ def _full_lanes(made: Made) -> None:
 
 @whole(training)
 def _raised_nvlink(made: Made) -> None:
-    """Devices that begin to exchange more than they compute; NVLink reports no speed.
+    """Let devices exchange more data over NVLink and compute less, from about 15 minutes before the job's end on.
 
-    The last half an hour shows both.
+    The last half hour therefore shows the levels before and after. NVLink reports no speed to compare them with.
     """
     first = made.begin(1 - float(made.random.uniform(14, 16)) * MINUTE / made.length)
     _slowed(made, first)
@@ -259,7 +259,7 @@ def _raised_nvlink(made: Made) -> None:
 
 @whole(training)
 def _busy_device_links(made: Made) -> None:
-    """Devices that compute while they exchange, over PCIe and NVLink."""
+    """Let devices compute while they exchange data over PCIe and NVLink."""
     _profiled(made, made.shape.sm)
     for metric, level in (("pcie.receive", 5.5e10), ("nvlink.receive", 4e11), ("nvlink.transmit", 4e11)):
         made.put(f"gpu.{metric}", partial(made.noise, level, 0.02 * level))
@@ -267,7 +267,7 @@ def _busy_device_links(made: Made) -> None:
 
 @whole(training)
 def _more_over_nvlink(made: Made) -> None:
-    """Devices that exchange more in the second half of their job, and compute as much as before."""
+    """Let devices exchange more data in the second half of the job, and compute as much as before."""
     _profiled(made, made.shape.sm)
     more = np.where(np.arange(len(made.time)) < made.at(0.5), 1.0, 2.5)
     for way in ("receive", "transmit"):
@@ -276,7 +276,7 @@ def _more_over_nvlink(made: Made) -> None:
 
 @whole(training)
 def _busy_link(made: Made) -> None:
-    """A link that is full beside devices that compute: the exchange is overlapped."""
+    """Fill a link while the devices compute, as with communication that overlaps computation."""
     _profiled(made, made.shape.sm)
     for name in made.names:
         made.nodes["node.network.transmit", f"node-{name}", "eth0"] = made.noise(0.9 * _SPEED, 0.02 * _SPEED)
@@ -301,7 +301,7 @@ def _hog(made: Made) -> None:
 
 @whole(batch)
 def _beside_others(made: Made) -> None:
-    """Nodes that are full of other jobs, each of which has what it asked for."""
+    """Fill nodes with other jobs. Every job gets the CPU that it requested."""
     for name in made.names:
         node = f"node-{name}"
         count = float(made.nodes["node.cpu.count", node, ""][0])
@@ -313,7 +313,7 @@ def _beside_others(made: Made) -> None:
 
 @whole(batch)
 def _nobody_waits(made: Made) -> None:
-    """Nodes on which others use what the job leaves them."""
+    """Let other processes use the CPU that the job leaves them."""
     for name in made.names:
         count = float(made.nodes["node.cpu.count", f"node-{name}", ""][0])
         made.nodes["node.cpu.time", f"node-{name}", "user"] = np.minimum(made.noise(0.97 * count, 0.01 * count), count)
@@ -332,7 +332,10 @@ SOCKET_LINES = (
         "Using network Socket",
     ),
 )
-"""NCCL 2.4 to 2.7, 2.8 to 2.18, 2.19 to 2.26, 2.27 and later: https://github.com/NVIDIA/nccl/issues."""
+"""Lines of NCCL that uses sockets: versions 2.4 to 2.7, 2.8 to 2.18, 2.19 to 2.26, and from 2.27 on.
+
+https://github.com/NVIDIA/nccl/issues has examples of them.
+"""
 RDMA_LINES = (
     ("NET/IB : Using [0]mlx5_0:1/IB ; OOB ib0:10.0.0.{n}<0>", "NET/Socket : Using [0]eth0:10.0.0.{n}<0>"),
     ("NET/IB : Using [0]mlx5_0:1/RoCE [RO]; OOB eth0:10.0.0.{n}<0>", "Using network IB"),
@@ -347,7 +350,7 @@ RDMA_LINES = (
 
 
 def _says(made: Made, name: str, texts: Sequence[str]) -> None:
-    """Let NCCL in the ranks of a replica write lines at its start, in any order of the ranks."""
+    """Add lines of NCCL at the start of each rank of a replica. The ranks start in any order."""
     host = f"node-{name}"
     for rank in range(int(made.random.integers(1, 4))):
         pid, at = int(made.random.integers(100, 99_999)), int(made.random.integers(5_000, 60_000))
@@ -362,7 +365,7 @@ def _pick(made: Made, some: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
 
 @whole(training)
 def _falls_back(made: Made) -> None:
-    """All ranks, or some of them, use sockets; their nodes may be known to have a port."""
+    """Let NCCL use sockets in all replicas or in some. About half of the nodes report an RDMA port."""
     version = _pick(made, SOCKET_LINES)
     none = NO_DEVICE[int(made.random.integers(len(NO_DEVICE)))]
     some = made.names if made.random.random() < 0.5 else made.names[:: int(made.random.integers(2, 4))]
@@ -383,7 +386,7 @@ def _uses_rdma(made: Made) -> None:
 
 @whole(training)
 def _sockets_by_choice(made: Made) -> None:
-    """A cluster without InfiniBand, whose jobs say so."""
+    """Let jobs disable InfiniBand by an environment variable, as in a cluster without it."""
     version = _pick(made, SOCKET_LINES)
     for name in made.names:
         _says(made, name, ("NCCL_IB_DISABLE set by environment to 1.", *version))
@@ -399,7 +402,7 @@ SHORTAGES: Mapping[str, tuple[Fault, ...]] = {
     "cpu_hog": (_hog,),
     "rdma_fallback": (_falls_back,),
 }
-"""By rule the faults that it must name as their root."""
+"""Makers of jobs with a fault, by the rule that the diagnosis must name as the root cause."""
 NEAR_MISSES: Mapping[str, Fault] = {
     "memory for a moment": _memory_peak,
     "memory of a whole node": _whole_node,
@@ -417,4 +420,4 @@ NEAR_MISSES: Mapping[str, Fault] = {
     "RDMA": _uses_rdma,
     "sockets by choice": _sockets_by_choice,
 }
-"""Healthy jobs beside them."""
+"""Makers of healthy jobs that resemble these faults, by name."""

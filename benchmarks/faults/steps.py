@@ -1,4 +1,4 @@
-"""Samples of one reader joined into steps, as an answer joins them."""
+"""Samples of one source joined into steps, as a query joins them."""
 
 import numpy as np
 
@@ -8,9 +8,9 @@ from jobmeter.query.gaps import Presence
 
 
 class Steps:
-    """The samples at the positions ``selected`` int64[k] of ``time`` int64[n] ms, in steps of ``step_ms``.
+    """Steps of ``step_ms`` over the samples at the positions ``selected``, int64[k], of ``time``, int64[n] in ms.
 
-    Series that were read together share one: when they were sampled is computed once for all of them.
+    Series that were sampled at the same times share an instance, so the steps are computed once.
     """
 
     def __init__(self, time: Int64s, selected: Int64s, step_ms: int) -> None:

@@ -1,4 +1,4 @@
-"""Surroundings of a job with a fault: a control group with a limit, a small filesystem on a loop device."""
+"""Surroundings of real jobs: a control group with a limit, a file on a disk, a small filesystem on a loop device."""
 
 import os
 import subprocess
@@ -13,7 +13,10 @@ _SECONDS = 20.0
 
 @contextmanager
 def control_group(group: tuple[str, str, str] | None) -> Iterator[str | None]:
-    """Return the command by which a shell enters such a control group; "" for no group, None where none can be made."""
+    """Make a control group, and yield the shell command that enters it. The group is removed after the context.
+
+    Yields an empty text without ``group``, and None if the group cannot be made.
+    """
     if group is None:
         yield ""
         return
@@ -36,7 +39,10 @@ def control_group(group: tuple[str, str, str] | None) -> Iterator[str | None]:
 
 @contextmanager
 def data_file(megabytes: int) -> Iterator[tuple[Path, str] | None]:
-    """A file on a disk, and the numbers of that disk (``254:0``); None where files are not on a block device."""
+    """Write a file of ``megabytes`` MiB, and yield its path and its disk's numbers (``254:0``).
+
+    Yields None if files are not on a block device. The file is deleted after the context.
+    """
     with tempfile.TemporaryDirectory(prefix="jobmeter-data-", dir="/var/tmp") as place:
         disk = _disk_of(Path(place))
         if disk is None:
@@ -47,12 +53,15 @@ def data_file(megabytes: int) -> Iterator[tuple[Path, str] | None]:
             for _ in range(megabytes):
                 file.write(bytes(2**20))
             file.flush()
-            os.fsync(file.fileno())  # only pages that are clean leave the cache when they are told to
+            os.fsync(file.fileno())  # the job's posix_fadvise drops only clean pages from the page cache
         yield path, disk
 
 
 def _disk_of(path: Path) -> str | None:
-    """The whole disk that a folder is on: the block layer limits no partition."""
+    """Return the numbers of the whole disk with a folder, because the block layer does not throttle partitions.
+
+    Returns None if the folder is not on a block device.
+    """
     device = path.stat().st_dev
     folder = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}")
     try:
@@ -64,7 +73,10 @@ def _disk_of(path: Path) -> str | None:
 
 @contextmanager
 def small_disk(megabytes: int) -> Iterator[Path | None]:
-    """A new ext4 filesystem in a file; None where none can be made or mounted here."""
+    """Mount a new ext4 filesystem of ``megabytes`` MiB, and yield its folder, or None if that is not possible.
+
+    The filesystem lies in a file, and is deleted after the context.
+    """
     with tempfile.TemporaryDirectory(prefix="jobmeter-disk-") as place:
         image, mount = Path(place) / "image", Path(place) / "mount"
         mount.mkdir()

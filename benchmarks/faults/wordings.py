@@ -1,7 +1,7 @@
-"""Last lines of programs that failed, as PyTorch, NCCL, JAX, Slurm, Kubernetes, shells and the kernel word them.
+"""Last lines of failed programs, in the words of PyTorch, NCCL, JAX, Slurm, Kubernetes, shells and the kernel.
 
-Numbers, names and paths are drawn: ``{n}`` a number, ``{rank}`` a rank, ``{path}`` a path, ``{host}`` a node. A line
-that begins with an exception's class comes behind a traceback, the others alone.
+The fields ``{n}`` (a number), ``{rank}``, ``{path}`` and ``{host}`` get random values. A line that starts with the
+class of an exception comes after a traceback, the others without one.
 """
 
 from collections.abc import Mapping
@@ -171,7 +171,7 @@ WORDINGS: Mapping[str, tuple[str, ...]] = {
         "requests.exceptions.HTTPError: 404 Client Error: Not Found for url",
     ),
 }
-"""By rule the lines that name its cause."""
+"""Lines that name the cause of a failure, by rule."""
 
 UNCAUGHT: tuple[tuple[int, tuple[str, ...]], ...] = (
     (134, ("terminate called after throwing an instance of 'std::out_of_range'", "  what():  vector::at: n is 7")),
@@ -231,7 +231,7 @@ UNCAUGHT: tuple[tuple[int, tuple[str, ...]], ...] = (
     (2, ("At line 5 of file load.f90", "Fortran runtime error: End of file")),
     (1, ("load: Prelude.head: empty list", "CallStack (from HasCallStack):", "  error, called at Load.hs:3")),
 )
-"""Ends of programs in other languages than Python: exit status and last lines."""
+"""Exit status and last lines of failed programs in languages other than Python."""
 
 CHATTER = (
     "step {n} loss 2.{rank}1 lr 0.0003 tokens/s {n}",
@@ -243,11 +243,11 @@ CHATTER = (
     "evaluation: accuracy 0.{n} errors 0 failed 0",
     "loading {n} shards, no errors found; nanny thread information: interval 5",
 )
-"""Lines of healthy programs."""
+"""Log lines of healthy programs."""
 
 
 def draw_line(random: np.random.Generator, text: str) -> str:
-    """Fill in what is drawn of a line."""
+    """Return the text with random values in its fields."""
     path = "/".join(["", *random.choice(["data", "out", "ckpt", "shared", "run-7", "a b"], int(random.integers(1, 4)))])
     return text.format(
         n=int(random.integers(10, 9_999)), rank=int(random.integers(0, 8)), path=path, host=f"n{random.integers(1, 99)}"

@@ -1,1 +1,1 @@
-"""The page's figures by a real browser and real connections; ``python -m benchmarks.page`` prints them."""
+"""Speed of the page in a real browser, and the cost of many viewers; ``python -m benchmarks.page`` prints them."""

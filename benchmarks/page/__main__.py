@@ -1,10 +1,10 @@
-"""The page's figures by a real browser: ``python -m benchmarks.page``.
+"""``python -m benchmarks.page``: speed and size of the page in Chromium, and cost of its viewers.
 
-Chromium on a server of its own with a running job of 128 ranks and 24 hours of samples, of six metrics one each 15 s:
-from opening the job's page to its first chart, without anything in the browser's cache; frames that are dropped
-while somebody zooms, points and scrolls through a long list, by the browser's own trace; what the page weighs; and what
-many viewers of the live job cost the server beside one. CPU times stand beside times of the clock: on a machine that
-does other things they are what can be compared. Takes five minutes.
+A temporary server has a running job of 128 ranks with 24 hours of samples: six metrics, a sample every 15 s. The first
+figures are the times from opening the job's page with an empty browser cache to its first chart. The browser's trace
+shows the frames that are dropped while zooming, pointing and scrolling through a long list. Further figures are the
+size of the page, and the cost of 100 viewers of the live job beside the cost of one viewer. CPU times stand beside
+elapsed times, because only CPU times are comparable on a machine with other load. The run takes five minutes.
 """
 
 import argparse
@@ -28,9 +28,9 @@ from jobmeter.server.pages import FOLDER, read_files
 FIRST_CHART_MS = 1_000.0
 WEIGHT = 300_000
 DROPPED = 0.01
-"""The share of frames that may be dropped beyond what an empty page drops here: a busy machine drops frames of any."""
+"""Share of frames that the page may drop more than an empty page: a busy machine drops frames of every page."""
 MANY_BESIDE_ONE = 2.0
-"""How many times one viewer's cost many may cost."""
+"""Highest allowed cost of 100 viewers, as a multiple of the cost of one viewer."""
 PLACE = f"#/jobs/{data.JOB}"
 COUNTS = (0, 1, 100)
 _ROLLED_SECONDS = 120.0
@@ -38,7 +38,7 @@ _ROLLED_SECONDS = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A line of what is printed; ``met`` is None for one that only explains another."""
+    """Line of the printed table; ``met`` is None for a line that only explains the line before."""
 
     name: str
     text: str
@@ -47,7 +47,10 @@ class Figure:
 
 
 def first_charts(visitor: browser.Visitor, hours: int, runs: int) -> list[Figure]:
-    """The time to the first chart of what a job's page shows at first, and of the job's whole life."""
+    """Measure the time to the first chart for the page's default range, and for the last ``hours``.
+
+    Each range is opened ``runs`` times.
+    """
     now = SystemClock().now_ms()
     views = {"the last hour": PLACE, f"{hours} h": f"{PLACE}?from={now - hours * HOUR}&to={now}"}
     opened = [{name: visitor.open(place) for name, place in views.items()} for _ in range(runs)]
@@ -68,9 +71,9 @@ def first_charts(visitor: browser.Visitor, hours: int, runs: int) -> list[Figure
 
 
 def moved(name: str, both: tuple[browser.Moved, browser.Moved], events: int = 0, over: int = 0) -> list[Figure]:
-    """Return True if something moved as smoothly as on an empty page.
+    """Return the figures of a movement: dropped frames, beside an empty page's, and the CPU time of tasks.
 
-    ``events`` is how many of the pointer's there were, ``over`` how many tasks may last longer than a frame.
+    ``events`` is the number of pointer movements, ``over`` the number of tasks that may last longer than a frame.
     """
     of, empty = both
     if not of.frames.shown or not empty.frames.shown:
@@ -87,13 +90,13 @@ def moved(name: str, both: tuple[browser.Moved, browser.Moved], events: int = 0,
 
 
 def weight() -> Figure:
-    """Size of all files of the page in gzip."""
+    """Return the size of all files of the page, compressed with gzip."""
     size = sum(len(gzip.compress(file.forms[""], 9)) for file in read_files(FOLDER).values())
     return Figure("page, all files in gzip", f"{size / 1000:.1f} kB", f"{WEIGHT / 1000:.0f} kB", size <= WEIGHT)
 
 
 def viewers(some: Sequence[Sequence[Watched]]) -> list[Figure]:
-    """Cost of viewers: the least of the rounds with viewers, less the least without viewers."""
+    """Return the cost of viewers: the lowest CPU time of a round with viewers, minus the lowest one without viewers."""
     none, one, many = (min(row[at].cpu for row in some) for at in range(len(COUNTS)))
     single, hundred = one - none, many - none
     least = min(row[2].updates for row in some)
@@ -107,9 +110,9 @@ def viewers(some: Sequence[Sequence[Watched]]) -> list[Figure]:
 
 
 def wait_for_roll_ups(server: OwnServer, hours: int) -> None:
-    """Wait until the job's day is rolled up, as it is for a job that ran for a day.
+    """Wait until the job's samples are rolled up, as they are for a job that ran for a day.
 
-    RuntimeError when that takes too long.
+    Raises RuntimeError after two minutes.
     """
     end = SystemClock().now_ms()
     deadline = time.monotonic() + _ROLLED_SECONDS
@@ -123,7 +126,7 @@ def wait_for_roll_ups(server: OwnServer, hours: int) -> None:
 
 
 def measure(options: argparse.Namespace) -> Iterator[list[Figure]]:
-    """Everything, in its order."""
+    """Yield the figures of each measurement, in the order of the table."""
     with run_server() as server:
         data.fill_job(server, options.hours)
         wait_for_roll_ups(server, options.hours)
@@ -141,7 +144,7 @@ def measure(options: argparse.Namespace) -> Iterator[list[Figure]]:
 
 
 def shown(found: Sequence[Figure]) -> str:
-    """The figures, one a line, with bar and verdict."""
+    """Return the figures as text: a line for each, with its bar and verdict."""
     lines = []
     for one in found:
         verdict = "" if one.met is None else "met" if one.met else "NOT MET"
@@ -151,7 +154,7 @@ def shown(found: Sequence[Figure]) -> str:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure the page and print the figures. Exits with a message without Chromium or a built page."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.page", description=__doc__)
     parser.add_argument("--hours", type=int, default=24, help="how long the job has run")
     parser.add_argument("--jobs", type=int, default=100_000, help="how long the list is")

@@ -1,4 +1,4 @@
-"""Chromium on the page: opening a job, zooming, pointing and scrolling, with its own trace of each."""
+"""Chromium on the page: opening a job, zooming, pointing and scrolling, each recorded in the browser's trace."""
 
 import json
 import shutil
@@ -15,10 +15,10 @@ from benchmarks.processes import cpu_seconds
 from jobmeter.examples.server import OwnServer
 
 _WINDOW = "--window-size=1440,987"
-"""With the browser's own bar, so that a page has 1440 by 900 pixels.
+"""Size of the browser's window, which leaves 1440 by 900 pixels for the page below the toolbar.
 
-A viewport that Playwright emulates would be larger than what the browser shows: a frame in which only the rest of it
-changed would count as dropped.
+A viewport that Playwright emulates would be larger than the visible part of the window. A frame that changes only the
+invisible part would count as dropped.
 """
 CHART = "figure.chart canvas"
 FIRST_CHART = "first-chart"
@@ -31,7 +31,7 @@ i { position: fixed; left: 0; top: 0; width: 1px; height: 150px; background: #00
 <script>addEventListener("pointermove", (event) => {
   document.querySelector("i").style.transform = `translate(${event.clientX}px, 200px)`;
 });</script>"""
-"""A page with nothing on it but a line that follows the pointer: frames that it drops no page could show here."""
+"""Page that holds only a line that follows the pointer. The frames that it drops are due to the machine."""
 _WATCH = f"""(() => {{
   const watch = new MutationObserver(() => {{
     if (!document.querySelector("{CHART}")) return;
@@ -40,14 +40,14 @@ _WATCH = f"""(() => {{
   }});
   watch.observe(document, {{ childList: true, subtree: true }});
 }})()"""
-"""Marks the moment after the frame in which the first chart was drawn."""
+"""Script that marks the time after the frame in which the first chart was drawn."""
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """How long the first chart took, and what of it was CPU time of the page's thread and of the server; milliseconds.
+    """Times in milliseconds until the first chart: elapsed, CPU time of the page's main thread, CPU time of the server.
 
-    ``asked`` is how many questions of the API were begun before it.
+    ``asked`` is the number of API requests that began before the first chart.
     """
 
     ms: float
@@ -58,14 +58,14 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """Frames shown and dropped while something moved."""
+    """Frames and tasks of a page during a movement."""
 
     frames: Frames
     tasks: Tasks
 
 
 class Visitor:
-    """Somebody who is signed in. Each tab begins without a cache."""
+    """Visitor who is signed in. Each tab starts with an empty cache."""
 
     def __init__(self, browser: Browser, server: OwnServer) -> None:
         self._browser = browser
@@ -87,7 +87,7 @@ class Visitor:
             context.close()
 
     def open(self, place: str) -> Opened:
-        """Open a job's page as the first thing that this browser loads."""
+        """Open a page in a new tab with an empty cache, and measure the time to its first chart."""
         with self._tab() as page:
             self._browser.start_tracing(page=page, categories=list(CATEGORIES))
             before = cpu_seconds(self._server.pid)
@@ -104,7 +104,10 @@ class Visitor:
             return Opened(ms, tasks(events, end, end["ts"] - ms * 1000, end["ts"]).total, server_ms, asked)
 
     def move(self, place: str, ready: str, act: Callable[[Page], None]) -> tuple[Moved, Moved]:
-        """Do something on a page that is there, and rests; then the same on the empty page."""
+        """Run ``act`` on a page and then on the empty page, and return the measurements of both.
+
+        The page is left alone for three seconds after ``ready``, a selector, appears.
+        """
         with self._tab() as page:
             page.goto(f"{self._server.api.transport.server}/{place}")
             page.wait_for_selector(ready)
@@ -125,7 +128,7 @@ class Visitor:
         return Moved(frames(events, begin), tasks(events, begin, begin["ts"]))
 
     def live_address(self, place: str) -> str:
-        """What the page at that place follows."""
+        """Return path and query of the live updates that the page at ``place`` requests."""
         with self._tab() as page, page.expect_request(lambda one: "/live?" in one.url) as found:
             page.goto(f"{self._server.api.transport.server}/{place}")
         parts = urlsplit(found.value.url)
@@ -135,7 +138,7 @@ class Visitor:
 
 @contextmanager
 def visiting(server: OwnServer) -> Iterator[Visitor]:
-    """A visitor in a browser of its own."""
+    """Start a browser and yield a visitor in it. The browser ends with the context."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--disable-gpu", _WINDOW])
         try:
@@ -145,7 +148,7 @@ def visiting(server: OwnServer) -> Iterator[Visitor]:
 
 
 def hover(page: Page) -> None:
-    """The pointer goes to and fro over a chart."""
+    """Move the pointer back and forth over a chart, ``HOVERS`` times."""
     chart = page.locator(CHART).first
     chart.scroll_into_view_if_needed()
     box = chart.bounding_box()
@@ -157,7 +160,7 @@ def hover(page: Page) -> None:
 
 
 def zoom(page: Page) -> None:
-    """Pull across a chart, look, go back to the whole; some times."""
+    """Zoom into a range of a chart by dragging, and zoom out again, ``ZOOMS`` times."""
     for _ in range(ZOOMS):
         chart = page.locator(CHART).first
         chart.scroll_into_view_if_needed()
@@ -174,7 +177,7 @@ def zoom(page: Page) -> None:
 
 
 def scroll(page: Page) -> None:
-    """Down a long list and up again, 6,000 pixels a second, as with a wheel that is turned fast."""
+    """Scroll a long list down and up again at 6,000 pixels a second, as with a fast mouse wheel."""
     session = page.context.new_cdp_session(page)
     for distance in (-24_000, 12_000):
         gesture = {"x": 700, "y": 500, "yDistance": distance, "speed": 6_000, "gestureSourceType": "mouse"}
@@ -182,7 +185,10 @@ def scroll(page: Page) -> None:
 
 
 def _until(page: Page, expression: str) -> float:
-    """The number that an expression has on the page at last; the page's policy forbids Playwright's own waiting."""
+    """Wait until an expression has a value on the page, and return it.
+
+    Playwright's ``wait_for_function`` does not work here, because the page's security policy forbids it.
+    """
     while (value := page.evaluate(expression)) is None:
         page.wait_for_timeout(10)
     return float(value)

@@ -1,4 +1,4 @@
-"""Data of the measured page: a job of 128 ranks with a day of samples, and a long list of jobs."""
+"""Data of the measured pages: a job of 128 ranks with a day of samples, and a long list of jobs."""
 
 import contextlib
 import json
@@ -31,7 +31,7 @@ _SCALES = {
 
 
 def series() -> list[Names]:
-    """Those of the job, metric by metric, each in the order of its ranks."""
+    """Return the series of the job: metric by metric, and in each metric in the order of the ranks."""
     return [
         Names(metric, JOB, f"worker-{rank}", f"node-{rank // 8}", f"gpu{rank % 8}" if metric.startswith("gpu") else "")
         for metric in METRICS
@@ -40,7 +40,10 @@ def series() -> list[Names]:
 
 
 def values(times: NDArray[np.int64]) -> NDArray[np.float64]:
-    """``value[s, t]`` of every series: each rank swings a little, in its own phase; one rank is slow."""
+    """Return ``value[s, t]`` of the series ``s`` at ``times[t]`` (ms).
+
+    Each rank follows a wave with its own phase, and one rank is slow.
+    """
     ranks = np.tile(np.arange(RANKS), len(METRICS))[:, None]
     scale = np.repeat([_SCALES.get(metric, 1.0) for metric in METRICS], RANKS)[:, None]
     swing = 0.7 + 0.2 * np.sin(times[None, :] / (37 * MINUTE) + ranks)
@@ -49,7 +52,7 @@ def values(times: NDArray[np.int64]) -> NDArray[np.float64]:
 
 
 def fill_job(server: OwnServer, hours: int) -> None:
-    """The job and its samples, one each 15 seconds of each series."""
+    """Record the running job and write ``hours`` of its samples: one every 15 seconds in each series."""
     now = SystemClock().now_ms() // MINUTE * MINUTE
     replicas = [
         {"name": f"worker-{rank}", "rank": rank, "node": f"node-{rank // 8}", "devices": [f"gpu{rank % 8}"]}
@@ -63,7 +66,7 @@ def fill_job(server: OwnServer, hours: int) -> None:
 
 
 def fill_list(server: OwnServer, count: int) -> None:
-    """So many jobs that have ended, and none of them measured."""
+    """Record ``count`` jobs that have ended and have no samples."""
     now = SystemClock().now_ms()
     for first in range(0, count, _BATCH):
         _post_jobs(server, [_ended(number, now) for number in range(first, min(first + _BATCH, count))])
@@ -91,7 +94,7 @@ def _ended(number: int, now: int) -> dict[str, object]:
 
 @contextlib.contextmanager
 def feeding(server: OwnServer) -> Iterator[None]:
-    """Every series of the job gets a sample each second, as from a job that runs."""
+    """Write a sample of every series of the job each second while the context lasts, as for a running job."""
     over = threading.Event()
 
     def feed() -> None:

@@ -1,6 +1,6 @@
-"""Chromium's own trace: shown and dropped frames, and the load of the page's thread.
+"""Evaluation of a Chromium trace: shown and dropped frames, and the load of the page's main thread.
 
-https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU has the format of the events.
+https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU describes the format of the events.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,29 +17,29 @@ Event = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Frames:
-    """Frames that something on the screen should have changed in; those that the browser had to leave out count all."""
+    """Numbers of frames that should have changed the screen: shown, and dropped by the browser."""
 
     shown: int
     dropped: int
 
     @property
     def share(self) -> float:
-        """The share that was dropped."""
+        """Return the share of frames that were dropped, 0 to 1."""
         return self.dropped / max(self.shown + self.dropped, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Tasks:
-    """Tasks of the page's main thread, in milliseconds of its own CPU time."""
+    """Tasks of the page's main thread: total and longest CPU time in milliseconds."""
 
     total: float
     longest: float
     over: int
-    """How many took longer than a frame lasts."""
+    """Number of tasks that took longer than a frame."""
 
 
 def mark(events: Iterable[Event], name: str) -> Event:
-    """The event of ``performance.mark(name)``. KeyError where the page never made it."""
+    """Return the event of ``performance.mark(name)``. Raises KeyError when the page never set that mark."""
     for event in events:
         if event.get("name") == name and "blink.user_timing" in event.get("cat", ""):
             return event
@@ -47,7 +47,7 @@ def mark(events: Iterable[Event], name: str) -> Event:
 
 
 def frames(events: Iterable[Event], page: Event) -> Frames:
-    """The frames of the page of that mark, by what became of each."""
+    """Count the shown and the dropped frames of the process that set ``page``, a mark."""
     shown = dropped = 0
     for event in events:
         if event.get("name") != "PipelineReporter" or event.get("pid") != page["pid"]:
@@ -60,7 +60,7 @@ def frames(events: Iterable[Event], page: Event) -> Frames:
 
 
 def tasks(events: Iterable[Event], page: Event, begin_us: float = 0.0, end_us: float = float("inf")) -> Tasks:
-    """The tasks that the thread of that mark began in ``[begin_us, end_us)``, which it did not do within others."""
+    """Sum up the top-level tasks that began in ``[begin_us, end_us)`` on the thread that set ``page``, a mark."""
     found = [
         event["tdur"] / 1000
         for event in events

@@ -1,4 +1,4 @@
-"""Cost of viewers of one live job: the server's CPU time, as the kernel counts it, with none, one and many."""
+"""Cost of viewers of one live job: the server's CPU time, as the kernel counts it, by the number of viewers."""
 
 import contextlib
 import selectors
@@ -15,12 +15,15 @@ from jobmeter.examples.server import OwnServer
 _PIECE = 1 << 18
 _EMPTY_BLOCK = b"\x00\x00\xff\xff"
 SETTLE_SECONDS = 2.5
-"""Longer than the time between two updates: whoever comes gets one at once."""
+"""Seconds before counting starts, longer than the interval of updates.
+
+A new viewer gets an update immediately, which must not count.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """CPU milliseconds of the server in each second; the least of updates and of bytes that a viewer had."""
+    """CPU milliseconds of the server a second, and the fewest updates and bytes that a viewer received."""
 
     cpu: float
     updates: int
@@ -28,7 +31,7 @@ class Watched:
 
 
 class _Viewers:
-    """Connections that follow something live, read by one thread."""
+    """Connections that receive live updates, read by one thread."""
 
     def __init__(self, server: OwnServer, address: str, count: int) -> None:
         self._selector = selectors.DefaultSelector()
@@ -51,7 +54,8 @@ class _Viewers:
                 piece = key.fileobj.recv(_PIECE)  # type: ignore[union-attr]
                 if not piece:
                     self._selector.unregister(key.fileobj)
-                # As the server compresses it, a part ends with an empty block (RFC 1951, section 3.2.4).
+                # The server flushes the compressed stream after each update: it ends with an empty stored block
+                # (RFC 1951, section 3.2.4).
                 self.updates[key.data] += piece.count(_EMPTY_BLOCK)
                 self.sizes[key.data] += len(piece)
 
@@ -64,7 +68,7 @@ class _Viewers:
 
 
 def watched(server: OwnServer, address: str, viewers: int, seconds: float) -> Watched:
-    """The server's cost while so many follow what is live at the address."""
+    """Measure the server for ``seconds`` while ``viewers`` connections receive the live updates of ``address``."""
     with contextlib.closing(_Viewers(server, address, viewers)) as looking:
         time.sleep(SETTLE_SECONDS)
         updates, sizes = list(looking.updates), list(looking.sizes)
@@ -77,7 +81,10 @@ def watched(server: OwnServer, address: str, viewers: int, seconds: float) -> Wa
 def rounds(
     server: OwnServer, address: str, counts: Sequence[int], seconds: float, times: int
 ) -> Iterator[list[Watched]]:
-    """Every count after the other, so often: what else the machine does falls on all of them alike."""
+    """Yield ``times`` rounds, each with a measurement of every number of viewers in ``counts``.
+
+    The numbers alternate, so that other load on the machine affects all of them alike.
+    """
     for _ in range(times):
         yield [watched(server, address, count, seconds) for count in counts]
 

@@ -1,1 +1,1 @@
-"""A fleet of simulated agents, for as long as is wanted, and people who look at it meanwhile."""
+"""Soak test: a fleet of simulated agents writes for a chosen time, while readers send live queries."""

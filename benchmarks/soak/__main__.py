@@ -1,7 +1,7 @@
-"""``python -m benchmarks.soak``: simulated agents over loopback for half an hour, live questions beside them.
+"""``python -m benchmarks.soak``: simulated agents write over loopback for half an hour, beside live queries.
 
-Prints each minute, and at the end: samples accepted, lag, the times of writes and questions, memory, disk, parts; and
-whether what is stored is what was acknowledged. The exit status is 1 when it is not.
+Prints each minute and at the end the accepted samples, the lag, the latencies of writes and queries, memory, disk and
+parts. At the end it checks that every acknowledged sample is stored once. The exit status is 1 if the check fails.
 """
 
 import argparse
@@ -23,11 +23,11 @@ from benchmarks.soak.watch import engine, glance, heading, line
 
 WRITERS = 2
 HEAD_START = 3.0
-"""Seconds for the processes of the clients to start."""
+"""Seconds that the client processes have to start."""
 
 
 def main() -> None:
-    """Run it."""
+    """Run the soak test of the command line, and exit with 1 if its check fails."""
     options = _options()
     exit_on_sigterm()
     fleet = Fleet(options.nodes, options.gpus, options.metrics, options.interval)
@@ -43,7 +43,10 @@ def main() -> None:
 
 
 def soak(ours: Jobmeter, fleet: Fleet, minutes: float, questions: float) -> bool:
-    """Write, ask and watch; True when everything acknowledged is stored once."""
+    """Run the clients, print figures each minute, and return True if every acknowledged sample is stored once.
+
+    ``questions`` is the number of live queries a second.
+    """
     begin = float(round(time.time() + HEAD_START))
     end = begin + minutes * 60
     whole, later = Tally(), Tally()
@@ -61,7 +64,7 @@ def soak(ours: Jobmeter, fleet: Fleet, minutes: float, questions: float) -> bool
             if minute > 1:
                 later.add(tally)
             else:
-                settled = now  # in the first minute every series is new
+                settled = now  # the first minute is left out of "later", because every series is new then
             before = now
         whole.add(_drained(reports))
         if later.times:
@@ -80,14 +83,14 @@ def _verdict(ours: Jobmeter, fleet: Fleet, whole: Tally, span: tuple[int, int]) 
         f"{whole.retries:,} after a refusal and {whole.broken:,} after a broken connection; "
         f"stored {stored.counted:,} (rows in the table: {stored.rows:,})"
     )
-    # What a broken connection left in doubt was sent again, and may be acknowledged twice: it counts once all the same.
+    # A sender repeats a body after a broken connection. Its samples may be acknowledged twice, but are stored once.
     same = stored.counted == min(whole.accepted, taken) and whole.accepted >= taken
     print("dropped = 0: every sample is stored once" if same else "NOT the same")
     return same
 
 
 def measured(fleet: Fleet, span: tuple[int, int]) -> int:
-    """How many samples agents took between two moments."""
+    """Return the number of samples that all agents measure in ``span``, a start and an end in epoch ms."""
     total = 0
     for node in range(fleet.nodes):
         due = span[0] / 1000 + fleet.interval * node / fleet.nodes
@@ -124,7 +127,7 @@ def _clients(
 
 
 def _gather(processes: list[BaseProcess], reports: Reports, until: float) -> Tally:
-    """Yield the messages until a moment, or until no sender is left."""
+    """Return the sum of the reports that arrive before ``until`` (epoch seconds) or before all processes end."""
     tally = Tally()
     while time.time() < until and any(process.is_alive() for process in processes):
         with contextlib.suppress(queue.Empty):

@@ -1,4 +1,4 @@
-"""Simulated agents: a task and a kept connection for each node, spread over the interval as real ones are."""
+"""Simulated agents: each node has a task and a persistent connection. Their writes are spread over the interval."""
 
 import asyncio
 import json
@@ -12,15 +12,15 @@ from benchmarks.soak.fleet import Fleet, Node
 from benchmarks.soak.tally import Reports, Tally
 
 PATIENCE = 120.0
-"""Seconds after the end in which what was measured may still be delivered."""
+"""Seconds after the end of the soak in which agents may still deliver measured samples."""
 MOST_FRAMES = 200
-"""Most frames of one body: an agent that is behind sends its samples together, as a real one does."""
+"""Maximum frames of one body. An agent that is behind sends several frames together, as a real agent does."""
 _TRY_AGAIN = (429, 503)
 _REPORT = 1.0
 
 
 def run(where: Post, fleet: Fleet, numbers: Sequence[int], begin: float, end: float, reports: Reports) -> None:
-    """Measure and send from ``begin`` to ``end`` (epoch seconds), tell what became of it each second."""
+    """Run the agents ``numbers`` from ``begin`` to ``end`` (epoch seconds), and report a tally each second."""
     nodes = {number: Node(fleet, number) for number in numbers}
     asyncio.run(deliver(where, fleet, nodes, (begin, end), reports))
 
@@ -28,7 +28,10 @@ def run(where: Post, fleet: Fleet, numbers: Sequence[int], begin: float, end: fl
 async def deliver(
     where: Post, fleet: Fleet, nodes: dict[int, Node], span: tuple[float, float], reports: Reports
 ) -> None:
-    """Every node's frames from one moment to another, and a tally each second; see ``run``."""
+    """Deliver the frames that each node measures in ``span`` (epoch seconds), and report a tally each second.
+
+    Agents that have not delivered everything ``PATIENCE`` seconds after the end are stopped.
+    """
     agents = [_Agent(where, fleet, number, node, span) for number, node in nodes.items()]
     tasks = [asyncio.create_task(agent.run()) for agent in agents]
     deadline = span[1] + PATIENCE
@@ -54,7 +57,7 @@ def _tell(agents: Sequence["_Agent"], reports: Reports) -> None:
 
 
 class _Agent:
-    """Delivers each frame until it is acknowledged: like a real one it gives nothing up, so it can fall behind."""
+    """Agent that repeats each body until it is acknowledged. Like a real agent it drops no sample, so it can lag."""
 
     def __init__(self, where: Post, fleet: Fleet, number: int, node: Node, span: tuple[float, float]) -> None:
         self._where = where
@@ -81,7 +84,7 @@ class _Agent:
         self.close()
 
     def close(self) -> None:
-        """Let go of the connection; the next frame makes another."""
+        """Close the connection. The next body opens another one."""
         if self._streams:
             self._streams[1].close()
         self._streams = None

@@ -1,4 +1,4 @@
-"""Check that everything that was acknowledged is stored once."""
+"""Counts of stored samples, to check that each acknowledged sample is stored once."""
 
 import json
 import time
@@ -11,19 +11,22 @@ from benchmarks.ours import API, Jobmeter
 from benchmarks.soak.fleet import Fleet
 
 _AT_ONCE = 20
-"""Metrics of one question."""
+"""Metrics of one query."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """``counted``: samples that questions find, each once. ``rows``: of the table, where a copy counts until merged."""
+    """Samples that queries count, and rows of the table. A duplicate sample is a row of its own until a merge."""
 
     counted: int
     rows: int
 
 
 def found(ours: Jobmeter, fleet: Fleet, start_ms: int, end_ms: int, expected: int, patience: float = 120.0) -> Found:
-    """Ask every job for the number of its samples in ``[start_ms, end_ms)``; wait for the table to settle."""
+    """Count the samples of every job in ``[start_ms, end_ms)`` by queries, and the rows of the table.
+
+    Waits at most ``patience`` seconds until the table has ``expected`` rows.
+    """
     counted = sum(_count(ours, fleet, job, (start_ms, end_ms)) for job in fleet.jobs)
     deadline = time.monotonic() + patience
     rows = _rows(ours)

@@ -1,4 +1,4 @@
-"""Who measures what: nodes with GPUs, eight nodes a job, each series written once an interval."""
+"""Simulated fleet: nodes with GPUs, eight nodes for each job. Each series gets one sample in each interval."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,10 @@ NODES_PER_JOB = 8
 
 @dataclass(frozen=True)
 class Fleet:
-    """Its size; ``interval`` is the seconds between two samples of a series."""
+    """Size of a fleet: number of nodes, GPUs of each node, metrics of each GPU.
+
+    ``interval`` is the time between two samples of a series in seconds.
+    """
 
     nodes: int = 1_000
     gpus: int = 8
@@ -22,29 +25,32 @@ class Fleet:
 
     @property
     def series(self) -> int:
-        """Number of series of one node."""
+        """Return the number of series of one node."""
         return self.gpus * self.metrics
 
     @property
     def rate(self) -> float:
-        """Samples a second of all nodes together."""
+        """Return the samples a second of all nodes together."""
         return self.nodes * self.series / self.interval
 
     @property
     def jobs(self) -> list[str]:
-        """All of them; the last may have fewer nodes."""
+        """Return the ids of all jobs. The last job may have fewer than eight nodes."""
         return [self.job(node) for node in range(0, self.nodes, NODES_PER_JOB)]
 
     def job(self, node: int) -> str:
-        """The job that runs on a node."""
+        """Return the id of the job that runs on a node."""
         return f"soak-{node // NODES_PER_JOB:04}"
 
     def replicas(self, job: int) -> int:
-        """How many replicas the job at that place of ``jobs`` has, a node each."""
+        """Return the number of replicas of ``jobs[job]``. Each replica has a node of its own."""
         return min(NODES_PER_JOB, self.nodes - job * NODES_PER_JOB)
 
     def names(self) -> tuple[list[str], list[bool]]:
-        """The metrics, and which of them only grow: what the catalogue has for GPUs, then a program's own."""
+        """Return the names of the metrics of a GPU, and for each whether it is a counter.
+
+        The catalogue's metrics of GPUs come first. Metrics of a program fill the number up.
+        """
         known = [one for one in METRICS if one.scope is MetricScope.DEVICE and one.name.startswith("gpu.")]
         pairs = [(one.name, one.kind is Kind.COUNTER) for one in known][: self.metrics]
         pairs += [(f"app.figure.{at}", False) for at in range(self.metrics - len(pairs))]
@@ -52,7 +58,7 @@ class Fleet:
 
 
 class Node:
-    """One agent: its frame, encoded once, and the values that it measures."""
+    """Node with an agent: a frame that is encoded once, and random values of its series."""
 
     def __init__(self, fleet: Fleet, number: int) -> None:
         metrics, grows = fleet.names()
@@ -67,7 +73,10 @@ class Node:
         self._size = len(series)
 
     def measure(self, time_ms: int) -> bytes:
-        """The frame of that moment: gauges at random with two decimals, counters a little higher than before."""
+        """Return a frame with the samples of one time.
+
+        Gauges are random from 0 to 1 with two decimals. Counters grow by 1 to 1,001.
+        """
         values = np.round(self._draw.random(self._size), 2)
         self._counted += 1 + np.floor(values[self._counters] * 1000)
         values[self._counters] = self._counted

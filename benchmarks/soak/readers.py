@@ -1,4 +1,4 @@
-"""People who look: live questions of job after job, and the list of jobs, at a steady pace."""
+"""Readers: live queries of job after job, and the list of jobs, at a constant rate."""
 
 import time
 from collections.abc import Mapping
@@ -10,18 +10,21 @@ from benchmarks.soak.fleet import Fleet
 from benchmarks.soak.tally import Reports, Tally
 
 _NOT_YET = 404
-"""In the first seconds a job's first sample may still be on its way."""
+"""Status of a job that is still unknown, because its first sample has not arrived yet."""
 
 
 def run(port: int, headers: Mapping[str, str], fleet: Fleet, rate: float, end: float, reports: Reports) -> None:
-    """``rate`` live questions and one list of jobs a second until ``end`` (epoch seconds), told each second."""
+    """Send ``rate`` live queries and one list of jobs a second until ``end`` (epoch seconds).
+
+    Reports a tally of the latencies each second. Raises RefusedError for a status other than 2xx and 404.
+    """
     turn, begin, tally = 0, time.perf_counter(), Tally()
     with Connection(port) as connection:
         while time.time() < end:
             wait = begin + turn / (rate + 1) - time.perf_counter()
             if wait > 0:
                 time.sleep(wait)
-            else:  # too late: what was to be asked meanwhile is left out
+            else:  # behind schedule: the schedule moves, instead of a burst of late queries
                 begin -= wait
             kind = "list" if turn % round(rate + 1) == 0 else "live"
             path = f"{API}/jobs?limit=50" if kind == "list" else _live(fleet, turn)

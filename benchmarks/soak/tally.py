@@ -1,4 +1,4 @@
-"""Messages between the processes of a soak: counts and times of about one second."""
+"""Reports between the processes of a soak test: counts and latencies of about one second."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -9,7 +9,12 @@ from benchmarks.client import summary
 
 @dataclass
 class Tally:
-    """``times`` are milliseconds by kind (``write`` ``live`` ``list``), ``lags`` seconds from measured to kept."""
+    """Counts and times of requests.
+
+    ``accepted`` and ``refused`` count samples. ``retries`` counts responses with 429 or 503, ``broken`` counts broken
+    connections. After both the request is repeated. ``times`` are latencies in milliseconds by kind (``write``,
+    ``live``, ``list``). ``lags`` are the seconds from the measurement of a frame to its acknowledgement.
+    """
 
     accepted: int = 0
     refused: int = 0
@@ -19,11 +24,11 @@ class Tally:
     lags: list[float] = field(default_factory=list)
 
     def note(self, kind: str, milliseconds: float) -> None:
-        """One answer."""
+        """Add the latency of one response."""
         self.times.setdefault(kind, []).append(milliseconds)
 
     def add(self, other: "Tally") -> None:
-        """All that the other one has."""
+        """Add the counts and times of another tally."""
         self.accepted += other.accepted
         self.refused += other.refused
         self.retries += other.retries
@@ -33,23 +38,23 @@ class Tally:
             self.times.setdefault(kind, []).extend(times)
 
     def quantiles(self, kind: str) -> str:
-        """Median, 99 of 100, most; in whole or tenths of milliseconds."""
+        """Return median, 99th percentile and maximum of a kind's latencies in milliseconds, or ``-`` without any."""
         times = self.times.get(kind)
         return three(times) if times else "-"
 
 
 class Reports(Protocol):
-    """A queue of tallies between processes."""
+    """Queue of tallies between processes."""
 
     def put(self, tally: Tally, /) -> None:
-        """Tell."""
+        """Send a tally."""
 
     def get(self, block: bool = True, timeout: float | None = None) -> Tally:
-        """Hear; queue.Empty when nothing was told within ``timeout`` seconds."""
+        """Receive a tally. Raises queue.Empty when none arrives within ``timeout`` seconds."""
         ...
 
 
 def three(times: Iterable[float]) -> str:
-    """Median/p99/most."""
+    """Return median, 99th percentile and maximum of at least one time, with slashes between."""
     found = summary(list(times))
     return "/".join(f"{one:.1f}" if one < 100 else f"{one:,.0f}" for one in (found.p50, found.p99, found.worst))

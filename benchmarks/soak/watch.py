@@ -1,4 +1,4 @@
-"""Observation of the server from outside, minute by minute."""
+"""Figures of the server, minute by minute: memory, disk, CPU time, parts and merges."""
 
 import re
 import time
@@ -10,15 +10,17 @@ from benchmarks.processes import cpu_seconds, folder_bytes, resident_megabytes
 from benchmarks.soak.tally import Tally, three
 
 _PART = re.compile(r"^\w+?_(\d+)_(\d+)_\d+(?:_\d+)?$")
-"""A part's folder: the first and the last insert that it holds; more than one after a merge."""
+"""Name of a part's folder, with the numbers of its first and its last insert. They differ after a merge."""
 _ENGINE = re.compile(r"^(jobmeter\w*(?:part|merge)\w*(?:\{[^}]*\})?) (\S+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Glance:
-    """The server at one moment: MiB, bytes on disk, CPU seconds, parts on disk and how many of them came of merges.
+    """Figures of the server at one time.
 
-    Parts that were merged into others stay on disk for some minutes and are counted.
+    ``at`` is seconds of the monotonic clock, ``memory`` MiB, ``disk`` bytes, ``cpu`` CPU seconds. ``parts`` counts the
+    parts on disk, ``merged`` counts the parts among them that merges made. A part whose content was merged into another
+    part stays on disk for some minutes and is counted.
     """
 
     at: float
@@ -30,7 +32,7 @@ class Glance:
 
 
 def glance(ours: Jobmeter) -> Glance:
-    """Look now."""
+    """Return the figures of the server at the current time."""
     parts = [found for path in ours.data_folder.rglob("*_*_*_*") if (found := _PART.match(path.name))]
     merged = sum(1 for found in parts if found.group(1) != found.group(2))
     return Glance(
@@ -44,7 +46,7 @@ def glance(ours: Jobmeter) -> Glance:
 
 
 def heading() -> str:
-    """Heads of the columns of ``line``."""
+    """Return the heads of the columns of ``line``."""
     return (
         f"{'minute':>6} {'samples/s':>10} {'lag s':>18} {'write ms':>20} {'live ms':>20} {'job list ms':>20} "
         f"{'MiB':>7} {'disk MiB':>9} {'parts':>6} {'merged':>6} {'CPU':>5} {'again':>6}\n"
@@ -53,7 +55,7 @@ def heading() -> str:
 
 
 def line(name: str, tally: Tally, before: Glance, now: Glance) -> str:
-    """Changes between two observations."""
+    """Return a line of the table: the clients' tally, and the server's changes between two observations."""
     seconds = now.at - before.at
     lag = three(tally.lags) if tally.lags else "-"
     quantiles = " ".join(f"{tally.quantiles(kind):>20}" for kind in ("write", "live", "list"))
@@ -65,6 +67,6 @@ def line(name: str, tally: Tally, before: Glance, now: Glance) -> str:
 
 
 def engine(ours: Jobmeter) -> str:
-    """Parts and merges from the server's own metrics, in one line; empty without these metrics."""
+    """Return the server's own metrics of parts and merges in one line; empty without these metrics."""
     text = answer(ours.request("/metrics")).decode()
     return ", ".join(f"{name} {value}" for name, value in _ENGINE.findall(text))

@@ -1,4 +1,4 @@
-"""The stages of a run, each a family of rows. Each starts its own contestants, so that any can be run alone."""
+"""Stages of a run. Each stage measures a family of rows and starts its own contestants, so any stage can run alone."""
 
 from collections.abc import Callable
 
@@ -41,4 +41,4 @@ STAGES: dict[str, Callable[[Plan, Table], None]] = {
     "findings": findings.measure,
     "trace": trace.measure,
 }
-"""By the name with which the keys of their rows begin."""
+"""Function of each stage, by the name with which the keys of its rows begin."""

@@ -1,4 +1,4 @@
-"""Cost of the agent on a node with eight devices and 500 processes, at two paces, beside node_exporter."""
+"""Cost of the agent and of node_exporter on a node with eight devices and 500 processes, at two intervals."""
 
 import contextlib
 import json
@@ -29,7 +29,7 @@ _PACES = {"": 10.0, ".1s": 1.0}
 
 
 class _Relay:
-    """Port that passes bytes on to the server, and counts those that the agent sends."""
+    """Proxy between agent and server that counts the bytes from the agent."""
 
     def __init__(self, port: int) -> None:
         self.sent = 0
@@ -62,7 +62,10 @@ class _Relay:
 
 @contextlib.contextmanager
 def _processes() -> Iterator[None]:
-    """Sleeping processes. Each job has a parent with its children; further processes belong to no job."""
+    """Run 500 sleeping processes while the context lasts.
+
+    Each of the six jobs has one parent with its children. The other 200 processes belong to no job.
+    """
     code = "for _ in $(seq {}); do sleep 3600 & done; wait"
     started: list[subprocess.Popen[bytes]] = []
     try:
@@ -79,7 +82,7 @@ def _processes() -> Iterator[None]:
 
 
 def measure(plan: Plan, table: Table) -> None:
-    """``jobmeter agent`` after its start, then the exporter, at the same paces."""
+    """Measure ``jobmeter agent`` after its start, then node_exporter, at each interval."""
     ours = Jobmeter()
     with running([ours]), tempfile.TemporaryDirectory() as folder, _processes():
         driver = FakeNvml(Path(folder), _DEVICES)
@@ -112,7 +115,10 @@ def _agent(
 
 
 def _longest(ours: Jobmeter, node: str, seconds: float) -> float:
-    """Return the longest collection of a node in the last seconds, in milliseconds; collectors run side by side."""
+    """Return the duration in milliseconds of the slowest collector on a node in the last ``seconds``.
+
+    Collectors run in parallel, so the slowest one determines the length of a collection.
+    """
     query = f'max(max_over_time(jobmeter_agent_collect_duration_seconds{{node="{node}"}}[{round(seconds)}s]))'
     path = f"/prometheus/api/v1/query?query={quote(query)}"
     found = json.loads(answer(Request(ours.port, path, ours.headers)))["data"]["result"]

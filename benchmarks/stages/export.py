@@ -1,4 +1,4 @@
-"""All raw samples of a job's day, as a program fetches them."""
+"""Export of all raw samples of a job's day in one request."""
 
 import time
 
@@ -14,7 +14,10 @@ from benchmarks.row import Table
 
 
 def measure(plan: Plan, table: Table) -> None:
-    """Samples a second, and the memory that the server took for it; every sample of the last round is compared."""
+    """Measure the exported samples a second, and how many MiB the server's peak memory rises.
+
+    The samples of the last round are compared between the contestants.
+    """
     day = utilization(now_ms(), plan.day_hours)
     asked = Asked(day.job, day.end_ms + 1, plan.day_hours, 15, "device")
     with running(contestants()) as everybody:

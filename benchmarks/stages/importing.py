@@ -1,4 +1,4 @@
-"""Bulk import of random two-decimal values, and the first question about what was just imported."""
+"""Bulk import of random two-decimal values, and the first query of the imported samples."""
 
 import time
 from collections.abc import Sequence
@@ -16,7 +16,10 @@ from benchmarks.stages.verb import verb_rate
 
 
 def measure(plan: Plan, table: Table) -> None:
-    """Days and months of 128 series, each under the name of another job. Prometheus has no bulk import."""
+    """Measure the import of days and months of 128 series, each round under a new job name.
+
+    Prometheus is left out, because it has no bulk import.
+    """
     with running(contestants(prometheus=False)) as everybody:
         for turn in range(plan.rounds):
             data = random_values(now_ms(), plan.day_hours, f"day-{turn}", turn)
@@ -43,7 +46,7 @@ def _round(table: Table, key: str, everybody: Sequence[Contestant], data: Data, 
         request, begin = one.request(one.path(asked)), time.perf_counter()
         try:
             bodies.append(answer(request))
-        except RefusedError as error:  # the import itself counts all the same
+        except RefusedError as error:  # a refused query voids only the row of the query, not that of the import
             table.fail(f"{key}.first", f"{one.name}: {error}")
         else:
             table.add(f"{key}.first", one.name, (time.perf_counter() - begin) * 1000)
@@ -52,7 +55,10 @@ def _round(table: Table, key: str, everybody: Sequence[Contestant], data: Data, 
 
 
 def _disagreement(everybody: Sequence[Contestant], bodies: Sequence[bytes], asked: Asked, lines: int) -> str:
-    """Return the faults of the first answers, and the contestants whose second answer differs."""
+    """Return how the first answers disagree and which contestants change their answer when asked again.
+
+    The text is empty when the first answers agree.
+    """
     reason = difference(everybody, bodies, asked, lines)
     if not reason:
         return ""

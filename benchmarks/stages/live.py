@@ -1,4 +1,4 @@
-"""Live questions: the last hour of one replica's devices until now, while samples of that very job arrive."""
+"""Live queries: the last hour of one replica's devices, while samples of the same job arrive."""
 
 import contextlib
 import itertools
@@ -25,16 +25,19 @@ _WARM_SECONDS = 2.0
 
 
 def live(plan: Plan, table: Table) -> None:
-    """Never repeated, then the same question again and again; each replica's agent writes once a second."""
+    """Measure live queries that never repeat, then one query that always repeats.
+
+    Each of the 16 replicas has a writer that sends one request a second.
+    """
     with _loaded(plan) as (everybody, day), Stream(everybody, day.names(), REPLICAS) as stream:
         table.note("live.p50", f"{stream.wanted} samples/s of the job arrive in {REPLICAS} requests")
         for one in everybody:
-            drive(one.port, [one.messages(questions(day.job))], plan.seconds / 2)  # not counted: connections, files
+            drive(one.port, [one.messages(questions(day.job))], plan.seconds / 2)  # warm-up, not counted
         for turn in plan.turns(everybody):
             for place, one in turn:
                 with stream.to(place):
                     _add(table, "live", one, day, plan)
-                    # VictoriaMetrics has a cache only for ranges that begin and end with a step.
+                    # VictoriaMetrics caches only ranges whose bounds are multiples of the step.
                     same = one.message(questions(day.job, now_ms() // (LIVE_STEP_S * 1000) * LIVE_STEP_S * 1000)[3])
                     again = drive(one.port, [itertools.repeat(same)], plan.seconds)
                     many = drive(one.port, [itertools.repeat(same)] * CONNECTIONS, plan.seconds)
@@ -49,10 +52,10 @@ def live(plan: Plan, table: Table) -> None:
 
 
 def processes(plan: Plan, table: Table) -> None:
-    """Measure live questions to a server with two worker processes."""
+    """Measure live queries to a server with two worker processes."""
     with _loaded(plan, JobmeterOfTwo) as (everybody, day), Stream(everybody, day.names(), REPLICAS) as stream:
         for one in everybody:
-            drive(one.port, [one.messages(questions(day.job))] * CONNECTIONS, plan.seconds / 2)  # each worker's cache
+            drive(one.port, [one.messages(questions(day.job))] * CONNECTIONS, plan.seconds / 2)  # warms both workers
         for turn in plan.turns(everybody):
             for place, one in turn:
                 with stream.to(place):
@@ -61,7 +64,7 @@ def processes(plan: Plan, table: Table) -> None:
 
 
 def loaded(plan: Plan, table: Table) -> None:
-    """While 10,000 series are written once a second, those that are asked for among them."""
+    """Measure live queries while 10,000 series, the queried ones among them, get a sample a second."""
     with _loaded(plan) as (everybody, day):
         beside: list[Names] = job_names("gpu.power", "beside", MANY_SERIES // 8, 8)
         with Stream(everybody, [*day.names(), *beside][:MANY_SERIES], MANY_REQUESTS) as stream:
@@ -77,7 +80,7 @@ def loaded(plan: Plan, table: Table) -> None:
 
 
 def busy(plan: Plan, table: Table) -> None:
-    """Beside processes that only compute."""
+    """Measure live queries while ``plan.busy`` other processes keep CPU cores busy."""
     table.note("busy.p50", f"{plan.busy} processes compute beside")
     with _loaded(plan) as (everybody, day), Stream(everybody, day.names(), REPLICAS) as stream:
         for turn in plan.turns(everybody):
@@ -89,7 +92,7 @@ def busy(plan: Plan, table: Table) -> None:
 
 @contextlib.contextmanager
 def computing(processes: int) -> Iterator[None]:
-    """So many processes that never wait."""
+    """Run ``processes`` processes in busy loops while the context lasts."""
     with contextlib.ExitStack() as stack:
         for _ in range(processes):
             process = stack.enter_context(subprocess.Popen([sys.executable, "-c", "while True: pass"]))

@@ -1,4 +1,4 @@
-"""Lines of system logs: writing them, finding words in a day of them, and what they take on disk."""
+"""System logs: cost of writing lines, of searching a day of lines, and their size on disk."""
 
 import random
 import tempfile
@@ -30,7 +30,7 @@ _SEARCHES = 20
 
 
 def measure(plan: Plan, table: Table) -> None:
-    """A day of lines of one node: taken in as bodies of its agent, searched when the engine has merged them."""
+    """Measure one day of lines of one node: ingestion of an agent's bodies, searches, and bytes a line."""
     bodies, raw, packed = _bodies(plan.log_lines)
     clock = SystemClock()
     with tempfile.TemporaryDirectory() as folder:
@@ -51,7 +51,7 @@ def measure(plan: Plan, table: Table) -> None:
 
 
 def _bodies(count: int) -> tuple[list[bytes], int, int]:
-    """Bodies as an agent sends them, and the bytes of the texts, bare and as one stream of zstd."""
+    """Return the bodies that an agent sends, the bytes of all texts, and the bytes of one zstd stream of all texts."""
     bodies: list[bytes] = []
     raw, packed = 0, 0
     compressor = zstandard.ZstdCompressor(level=3).compressobj()
@@ -63,7 +63,10 @@ def _bodies(count: int) -> tuple[list[bytes], int, int]:
 
 
 def _write(pipeline: IngestPipeline, bodies: Sequence[bytes], table: Table) -> None:
-    """Each body is acknowledged, and so on disk, before its sender has another one taken."""
+    """Measure writing with eight senders.
+
+    Each sender waits for the acknowledgement of a body, which means that the body is on disk, before the next body.
+    """
     agent = Principal(id="agent", name="agent", role=Role.WRITER, project="default")
     begin, spent = time.perf_counter(), time.process_time()
     with ThreadPoolExecutor(_SENDERS) as senders:
@@ -73,7 +76,10 @@ def _write(pipeline: IngestPipeline, bodies: Sequence[bytes], table: Table) -> N
 
 
 def _lines(count: int) -> Iterator[list[LogLine]]:
-    """Lines in order of time over one day, of a few shapes, with numbers that differ from line to line."""
+    """Yield batches of lines spread over one day, in the order of time.
+
+    The lines have a few patterns, with numbers that differ from line to line.
+    """
     chance = random.Random(3)
     begin = (SystemClock().now_ms() // DAY - 1) * DAY * 1_000_000
     step = DAY * 1_000_000 // count

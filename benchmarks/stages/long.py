@@ -1,4 +1,4 @@
-"""A day and a month of a whole job, once what was imported is rolled up, while samples of the job arrive."""
+"""Queries over a day and a month of a whole job, after its roll-ups are written and while its samples arrive."""
 
 import itertools
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from benchmarks.stream import Stream
 
 
 def day(plan: Plan, table: Table) -> None:
-    """24 hours at 5 minutes, a line a replica and a line a GPU."""
+    """Measure 24 hours in steps of 5 minutes, with a line for each replica and then for each GPU."""
     data = utilization(now_ms(), plan.day_hours + 1)
     asked = [Asked(data.job, data.end_ms, plan.day_hours, 300, by) for by in ("replica", "device")]
     with running(contestants()) as everybody:
@@ -24,7 +24,10 @@ def day(plan: Plan, table: Table) -> None:
 
 
 def month(plan: Plan, table: Table) -> None:
-    """30 days at an hour, a line a replica. Prometheus has no import for so much."""
+    """Measure 30 days in steps of an hour, with a line for each replica.
+
+    Prometheus is left out, because it has no bulk import.
+    """
     data = utilization(now_ms(), plan.month_hours + 1)
     asked = [Asked(data.job, data.end_ms, plan.month_hours, 3600, "replica")]
     with running(contestants(prometheus=False)) as everybody:

@@ -1,4 +1,4 @@
-"""Cost of ``jobmeter.log`` for a program while a run receives: the import, a call, and the run time."""
+"""Cost of ``jobmeter.log`` for a program under ``jobmeter run``: import time, time of a call, added run time."""
 
 import json
 import subprocess
@@ -46,8 +46,8 @@ print(json.dumps(found))
 """
 
 
-def measure(plan: Plan, table: Table) -> None:  # noqa: ARG001 - as the others
-    """Measure a program below ``jobmeter run``, without a server: 100,000 calls a second, then short steps."""
+def measure(plan: Plan, table: Table) -> None:  # noqa: ARG001 - the signature of a stage
+    """Measure a program under ``jobmeter run`` without a server: 100,000 calls a second, then short steps."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "jobmeter", "run", "--data", folder, "--server", "http://127.0.0.1:9"]
         command += ["--key", "none", "--quiet", "--no-logs", "--", sys.executable, "-c", _CODE]

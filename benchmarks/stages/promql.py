@@ -1,4 +1,4 @@
-"""Queries of PromQL to every contestant: instants, rates and windows over an hour and a day, and a live panel."""
+"""PromQL queries to every contestant: instants, rates and windows over an hour and a day, and a live panel."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,15 +22,17 @@ INSTANTS: Mapping[str, str] = {
     "day.rate": "sum by (replica) (rate({counter}[{day}h]))",
     "day.max": "max_over_time({gauge}[{day}h])",
 }
-"""Queries of 128 series at one time, by the end of their row's key."""
+"""Instant queries of 128 series, by the end of their row's key."""
 _PANEL = "avg by (replica, device) (avg_over_time({gauge}[{step}s]))"
 _DIGITS = 9
 
 
 def promql(plan: Plan, table: Table) -> None:
-    """Instants that end now, each a millisecond later, and panels of a replica's last hour at 5 minutes.
+    """Measure instant queries and live panels.
 
-    Prometheus takes no second metric of a day that is over.
+    Each instant query is for the current time and at least a millisecond later than the one before. A panel shows the
+    last hour of one replica in steps of 5 minutes. Prometheus is left out, because it refuses a second metric whose
+    samples are a day old.
     """
     gauge = utilization(now_ms(), plan.day_hours + 1)
     counter = Data("cpu.time", gauge.job, gauge.replicas, gauge.gpus, gauge.time, np.cumsum(gauge.value, axis=1))
@@ -91,7 +93,10 @@ def _panels(one: Contestant, panels: list[Asked]) -> Iterator[bytes]:
 
 
 def _agree(table: Table, everybody: Sequence[Contestant], plan: Plan, series: int) -> None:
-    """Fail the rows whose values differ. VictoriaMetrics defines a rate otherwise, so rates are not compared."""
+    """Void each row whose values differ between the contestants.
+
+    Rates are not compared, because VictoriaMetrics defines them differently.
+    """
     now = now_ms()
     for row in ("instant", "hour.max", "day.max"):
         found = []

@@ -15,11 +15,14 @@ from benchmarks.row import Table
 
 _SERIES = 128
 _QUIET_SECONDS = 60.0
-"""Time of rest before memory is read: background work that repeats has run by then."""
+"""Seconds of rest before memory is read, enough for the periodic background work to have run."""
 
 
 def measure(plan: Plan, table: Table) -> None:
-    """Memory of an empty server, then starts with what ``plan.start_samples`` says, and a first question after each."""
+    """Measure the memory of an empty server, then starts with ``plan.start_samples`` stored samples.
+
+    One live query follows each start, and the memory with these samples is read at the end.
+    """
     with running(contestants()) as everybody:
         _memory(table, "rest.memory", everybody)
     with running([JobmeterOfTwo()]) as everybody:

@@ -1,4 +1,4 @@
-"""Size of samples on disk: random two-decimal values, which nothing compresses well."""
+"""Size on disk of random two-decimal values, which no codec compresses well."""
 
 from benchmarks.contestant import running, settled
 from benchmarks.data import random_values
@@ -10,9 +10,9 @@ from benchmarks.row import Table
 
 
 def measure(plan: Plan, table: Table) -> None:
-    """Some days of 128 series, counted once they are in files, merged and rolled up.
+    """Measure the bytes of several days of 128 series, after the samples are in files, merged and rolled up.
 
-    Prometheus is left out: it has samples of this age in a log of writes.
+    Prometheus is left out, because it has samples of this age only in its write-ahead log.
     """
     with running(contestants(prometheus=False)) as everybody:
         count, asked = 0, Asked("", 0, 0, 300, "replica")

@@ -1,4 +1,7 @@
-"""A real trace, GenTD26: what its samples take on disk, through the verb here and through the JSON import there."""
+"""Import and size on disk of a real trace, GenTD26.
+
+Jobmeter imports the trace with ``jobmeter import``, VictoriaMetrics with its JSON import.
+"""
 
 import tempfile
 from pathlib import Path
@@ -19,7 +22,7 @@ from benchmarks.stages.verb import import_file
 
 
 def measure(plan: Plan, table: Table) -> None:
-    """Nothing where the trace is not there."""
+    """Measure the trace in ``plan.gentd26``; do nothing without that folder or without archives in it."""
     if plan.gentd26 is None or not any(plan.gentd26.glob("*.tgz")):
         return
     from jobmeter.examples.gentd26 import convert
@@ -40,7 +43,7 @@ def measure(plan: Plan, table: Table) -> None:
 
 
 def _lines(table: pa.Table) -> list[bytes]:
-    """The table as VictoriaMetrics' JSON import takes it, a line a series."""
+    """Return the samples of a table for VictoriaMetrics' JSON import, one line for each series."""
     names = ("metric", "replica", "device")
     ordered = table.sort_by([(name, "ascending") for name in (*names, "time")])
     metric, replica, device = (np.array(ordered[name].to_pylist(), object) for name in names)

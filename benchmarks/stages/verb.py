@@ -1,4 +1,4 @@
-"""``jobmeter import`` from the start of its process to its end, with a Parquet file."""
+"""Duration of ``jobmeter import`` with a Parquet file, from the start of the process to its end."""
 
 import json
 import subprocess
@@ -18,14 +18,17 @@ from benchmarks.questions import now_ms
 
 
 def verb_rate(ours: Jobmeter, hours: float) -> float:
-    """Samples a second, of 128 series over so many hours."""
+    """Return the samples a second at which ``jobmeter import`` imports 128 series over ``hours``."""
     data = random_values(now_ms(), hours, "file", 9)
     with tempfile.TemporaryDirectory() as place:
         return data.samples / import_file(ours, _parquet(data, Path(place) / "samples.parquet"))
 
 
 def import_file(ours: Jobmeter, file: Path) -> float:
-    """Seconds that the verb took. Raises RuntimeError unless every row was accepted."""
+    """Import a file with ``jobmeter import`` and return the duration in seconds.
+
+    Raises RuntimeError unless every row was accepted.
+    """
     command = [sys.executable, "-m", "jobmeter", "import", str(file), "--json", "--server"]
     begin = time.perf_counter()
     finished = subprocess.run(

@@ -1,4 +1,4 @@
-"""Writing: Prometheus remote write as a fleet's scraper sends it, and the bodies of a thousand agents."""
+"""Writing: Prometheus remote write from the scraper of a fleet, and the bodies of a thousand agents."""
 
 from collections.abc import Sequence
 
@@ -22,11 +22,15 @@ AGENT_TIMES = 3
 AGENT_SERIES, AGENT_CONNECTIONS = 320, 16
 AGENT_DEVICES, NODES_A_JOB = 8, 8
 _ROUND_SECONDS = 5.0
-"""No body is begun later in a round."""
+"""Time limit of a round in seconds: no body is sent after it."""
 
 
 def remote(plan: Plan, table: Table) -> None:
-    """Every series once a request, all of them known but in the first; each connection has series of its own."""
+    """Measure remote write over one and over four connections.
+
+    Each connection has its own ``plan.series`` series, and each request holds one sample of every series. Only the
+    first request, which is not counted, creates series.
+    """
     for connections in (1, 4):
         with running(contestants()) as everybody:
             writers = []
@@ -38,7 +42,7 @@ def remote(plan: Plan, table: Table) -> None:
 
 
 def agents(plan: Plan, table: Table) -> None:
-    """Each contestant in the protocol that agents use for it: frames here; remote write, as vmagent's, there."""
+    """Measure agents' bodies: native frames to Jobmeter, remote write, like that of vmagent, to the peers."""
     _write_bodies(plan, table, "agents.rate", Jobmeter)
 
 
@@ -58,7 +62,7 @@ def _write_bodies(plan: Plan, table: Table, key: str, ours: type[Jobmeter]) -> N
 
 
 class _Writer:
-    """Those who write into one contestant, over some connections."""
+    """Senders that write into one contestant over several connections."""
 
     def __init__(
         self, one: Contestant, where: Post, senders: Sequence[Template], series: int, connections: int
@@ -71,7 +75,10 @@ class _Writer:
         self._values = np.round(np.random.default_rng(5).random(series), 2)
 
     def write(self, stamps: Sequence[int], seconds: float | None) -> Drive:
-        """Each sender sends a body for each time, encoded beforehand; none is begun after ``seconds``."""
+        """Send a body of each sender for each timestamp (ms). Bodies are encoded before the first one is sent.
+
+        After ``seconds`` no further body is sent, but at least three are sent.
+        """
         lanes: list[list[bytes]] = [[] for _ in range(self._connections)]
         for stamp in stamps:
             values = np.roll(self._values, stamp // STEP_MS)
@@ -82,7 +89,10 @@ class _Writer:
 
 
 def _rounds(plan: Plan, table: Table, key: str, writers: Sequence[_Writer], times: int) -> None:
-    """Every series is written once, which is not counted; then rounds of so many times each, the last one ends now."""
+    """Measure ``plan.rounds`` rounds with ``times`` samples of each series. The last round ends at the current time.
+
+    Before the first round every series is written once, which is not counted.
+    """
     first = now_ms() // STEP_MS * STEP_MS - (plan.rounds * times + 1) * STEP_MS
     for writer in writers:
         writer.write([first - STEP_MS], None)
@@ -98,7 +108,7 @@ def _rounds(plan: Plan, table: Table, key: str, writers: Sequence[_Writer], time
 
 
 def _measured(agent: int) -> list[Names]:
-    """The series of one agent, on the node of one replica: eight devices with forty metrics each."""
+    """Return the series of one agent, which runs on the node of one replica: eight devices with forty metrics each."""
     count = AGENT_SERIES // AGENT_DEVICES
     metrics = [one.name for one in METRICS if one.scope is MetricScope.DEVICE and one.kind is Kind.GAUGE][:count]
     metrics += [f"app.figure.{number}" for number in range(count - len(metrics))]
