@@ -1,4 +1,4 @@
-"""Devices by the kubelet's word: its messages, its socket, and whose a device is then."""
+"""Tests of devices assigned by the kubelet: its messages, its socket, and the owners of devices."""
 
 import pytest
 from tests.unit.collect.fake_kubelet import Kubelet, Response, response

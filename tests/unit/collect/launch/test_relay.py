@@ -1,4 +1,4 @@
-"""MLflow's relay in a run. Its writes reach the outbox once; a registry and a store replay the outbox."""
+"""Tests of MLflow's relay in a run: each write reaches the outbox once; a registry and a store replay the outbox."""
 
 import contextlib
 import http.client
@@ -481,7 +481,7 @@ def test_runs_are_recorded_again_after_frames_were_dropped(tmp_path):
 
 
 def test_a_run_is_recorded_again_after_only_records_were_dropped(place):
-    place.runs.outbox = Outbox(None, memory_bytes=1)  # the newest frame alone has room
+    place.runs.outbox = Outbox(None, memory_bytes=1)  # only the newest frame fits
     run = place.create(run_name="first")
     for key in ("a", "b"):
         assert place.post("runs/set-tag", run_id=run, key=key, value="x")[0] == 200

@@ -1,4 +1,4 @@
-"""Processes that began and ended between two collections, by the driver's accounting."""
+"""Tests of driver accounting: processes that start and end between two collections."""
 
 import time
 
@@ -27,7 +27,7 @@ def shares(look):
 
 
 def ran(bench, pid=50, seconds=4.0, busy=80, index=0):
-    """Let a process have used a device since the last collection."""
+    """Record in the driver that a process has used a device since the last collection."""
     bench.devices[index].begin(pid)
     bench.devices[index].end(pid, seconds, busy)
 
