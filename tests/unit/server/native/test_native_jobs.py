@@ -66,7 +66,7 @@ def test_findings_are_listed_where_they_are_wanted(stored):
 
 
 def test_jobs_with_open_findings_are_those_that_run(stored):
-    """The worst open finding comes with each, until an event says that it ended."""
+    """Each job has its worst open finding, until an event reports its end."""
     message = "xid (device n1/gpu2): w-0 (n1, gpu2): XID 79: the GPU has fallen off the bus"
     event = {"job": "j1", "time": NOW, "reason": "Finding", "level": "error", "subject": "device n1/gpu2"}
     stored.call(

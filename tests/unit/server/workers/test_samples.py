@@ -1,4 +1,4 @@
-"""A worker and the storage process treat a body of samples alike: storage, receipt, counts, refusals."""
+"""Tests that a worker and the storage process treat samples alike: storage, receipt, counts, refusals."""
 
 import json
 
