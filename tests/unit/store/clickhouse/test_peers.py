@@ -1,4 +1,4 @@
-"""Connections of a leader and a follower in one process: copies, forwarded batches, strangers, and lost connections."""
+"""Tests of a leader and a follower in one process: copies, forwarded batches, strangers, and lost connections."""
 
 import socket
 import ssl
@@ -127,7 +127,7 @@ def pair(tmp_path) -> Iterator[Pair]:
 
 @pytest.fixture
 def followed(pair):
-    """A pair after the join."""
+    """Yield a pair after the join."""
     pair.leader.welcome(frozenset({2}))
     assert pair.follow() is Joining.FOLLOWS
     return pair

@@ -1,4 +1,4 @@
-"""Which replicas count as complete, in random orders of failures, without servers."""
+"""Tests of the replicas that count as complete, in random orders of failures, without servers."""
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -22,7 +22,7 @@ from jobmeter.store.clickhouse.target import Place, parse_dsn
 PLACES = (("one", 1), ("two", 2), ("three", 3))
 LOST, REFUSED, FINE = "lost", "refused", "fine"
 Outcome = tuple[str, bool]
-"""Reaction of a server to a statement: an error or none, and whether the server applies the statement all the same."""
+"""Reaction of a server to a statement: the failure or ``FINE``, and True if the server applies it despite a failure."""
 
 
 class FakeServer:
