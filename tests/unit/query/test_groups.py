@@ -1,4 +1,4 @@
-"""Who used how much of a resource group: told once more by hand, and what belongs to somebody else stays unseen."""
+"""Tests of usage of a resource group by user: compared with a second computation, without data of other owners."""
 
 import pytest
 from hypothesis import given, settings
