@@ -188,7 +188,7 @@ class Bench:
 
     @property
     def problem(self) -> DeviceState | None:
-        """State that the fault of the library gives its devices; None without a fault."""
+        """Device state that a fault of the library causes; None without a fault."""
         return None if self.nvml.problem is None else self.nvml.problem.state
 
     def owners(self, device: str = "gpu0") -> set[tuple[str, str]]:

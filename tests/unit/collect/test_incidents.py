@@ -145,7 +145,7 @@ def test_an_event_of_the_kernel_has_the_time_of_its_line(tmp_path):
         kernel.write(b"3,1,420000000,-;NVRM: Xid (PCI:0000:3b:00): 48, pid=1\n")
         assert [event.time for event in watch.take_records(NOW).events] == [NOW - 80 * SECOND]
         kernel.write(b"3,2,999000000,-;NVRM: Xid (PCI:0000:3b:00): 79, pid=1\n")
-        assert [event.time for event in watch.take_records(NOW).events] == [NOW]  # never ahead of the clock
+        assert [event.time for event in watch.take_records(NOW).events] == [NOW]  # never later than the clock
 
 
 KILLED = "Memory cgroup out of memory: Killed process {} (python) total-vm:1kB"

@@ -182,7 +182,7 @@ def plant(root: Path, *trees: dict[str, str]) -> Path:
 
 
 def end_process(root: Path, pid: int) -> None:
-    """End a process of the tree: its files disappear, and those that are open have no content."""
+    """End a process of the tree: its files disappear, and open ones become empty."""
     for path in (root / f"proc/{pid}").iterdir():
         if path.is_file() and not path.is_symlink():
             path.write_bytes(b"")

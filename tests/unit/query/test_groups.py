@@ -321,7 +321,7 @@ _JOBS = st.lists(
 @settings(max_examples=60)
 @given(_JOBS)
 def test_the_rate_of_any_group_is_that_of_a_slow_count(jobs):
-    """Each replica's usage is a list of tenths of a core, one every 10 seconds."""
+    """Each replica's usage is a list of tenths of a core, one value every 10 seconds."""
     store, registry = MemoryStore(), Registry()
     house = House(store, registry, Executor(store, registry, SetClock(), Limits()))
     registry.stored_nodes = [Node(name="n", resource_group="rg")]

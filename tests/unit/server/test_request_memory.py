@@ -71,7 +71,7 @@ class Sender:
         at = self.asked
         self.asked += 1
         if at + 1 >= len(self._parts):
-            await asyncio.Event().wait()  # the client stays
+            await asyncio.Event().wait()  # the client stays connected
         chunk = bytes(self._body[self._parts[at] : self._parts[at + 1]])
         return {"type": "http.request", "body": chunk, "more_body": at + 2 < len(self._parts)}
 

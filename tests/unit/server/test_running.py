@@ -166,7 +166,7 @@ def test_a_hang_is_open_for_as_long_as_it_lasts_and_is_shown_when_it_is_over(ser
     assert one["evidence"][0]["kind"] == "metric"
     course.go(20 * MINUTE)
     assert finding_events(server) == [("Finding", "hang_hw"), ("FindingEnded", "hang_hw")]
-    [one] = server.call("GET", "/jobs/j1/findings").json()  # no rule sees it any more
+    [one] = server.call("GET", "/jobs/j1/findings").json()  # no rule finds it any more
     assert (one["rule"], one["evidence"][0]["kind"]) == ("hang_hw", "event")
     assert abs(one["start"] - stop) <= STEP  # the time at which the fault began, not of its report
     assert again <= one["end"] < again + 7 * MINUTE
@@ -443,7 +443,7 @@ def test_a_round_does_not_go_through_the_jobs_that_have_nothing_new(server, coun
     for count in (10, 40):
         many(server, count).go(TURN, own)
         own.round()
-        lines.append(executed(own.round))  # between two listings
+        lines.append(executed(own.round))  # a round without a new list of jobs
     assert lines[0] == lines[1]
     assert len(executor.order) == 10 + 40
 

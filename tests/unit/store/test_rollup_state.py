@@ -129,7 +129,7 @@ def test_a_state_that_is_read_while_a_roll_up_begins_has_its_intent(store, monke
     def select_beside_a_roll_up():
         found = select()
         rolling.start()
-        rolling.join(0.3)  # it need not be over
+        rolling.join(0.3)  # the roll-up may still run
         return found
 
     monkeypatch.setattr(state, "select_progress", select_beside_a_roll_up)

@@ -64,7 +64,7 @@ class Measuring:
 
 
 class AgentProcess:
-    """A process that measures a node until it is killed."""
+    """Process that measures a node until it is killed."""
 
     def __init__(self, node, state):
         command = [sys.executable, "-m", "tests.unit.collect.accelerators.test_simulated_node"]

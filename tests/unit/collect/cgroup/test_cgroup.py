@@ -49,7 +49,7 @@ def test_a_slurm_task_of_version_1(v1):
 
 def test_quota_and_storage_of_version_1(v1):
     usage = v1.read({"cpu": "/batch/inner", "blkio": "/batch/inner"})
-    assert usage.cpu_limit == 1.5  # the parent's
+    assert usage.cpu_limit == 1.5  # the parent's limit
     assert usage.throttled_seconds == 3.5
     assert (usage.read_bytes, usage.write_bytes) == (4097, 8192)
     assert usage.counts == {

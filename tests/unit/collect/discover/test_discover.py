@@ -131,7 +131,7 @@ def test_a_child_without_an_environment_is_in_the_job_of_its_task(table, tmp_pat
     plant_process(tmp_path, 100, groups=groups, SLURM_JOB_ID="77", SLURM_PROCID="5")
     plant_process(tmp_path, 101, 100, groups=groups)
     plant_process(tmp_path, 102, 100, groups=groups.replace("s8FX", "s9AA"))
-    plant_process(tmp_path, 103, groups=groups)  # whose parent has ended
+    plant_process(tmp_path, 103, groups=groups)  # its parent has ended
     assert owners(table) == dict.fromkeys((100, 101), Owner("77", "worker-5"))
 
 

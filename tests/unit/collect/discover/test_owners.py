@@ -120,7 +120,7 @@ def test_a_task_whose_group_does_not_say_its_job_cannot_take_another_number(node
     node.process(10, uid=ALICE, groups=own, SLURM_JOB_ID="21", SLURM_PROCID="0")
     node.process(20, uid=MALLORY, groups=other, SLURM_JOB_ID="22", SLURM_PROCID="0")
     node.process(21, 20, uid=MALLORY, groups=other, SLURM_JOB_ID="21", SLURM_PROCID="4")
-    node.process(22, uid=MALLORY, groups=other, SLURM_JOB_ID="21", SLURM_PROCID="5")  # whose parent has ended
+    node.process(22, uid=MALLORY, groups=other, SLURM_JOB_ID="21", SLURM_PROCID="5")  # its parent has ended
     assert node.jobs() == {10: "21", 20: "22", 21: "22"}
 
 

@@ -111,7 +111,7 @@ PARTS: dict[str, list[Any]] = {"cpu": SOURCES[:2], "memory": SOURCES[2:3], "gpu0
 
 
 class Expected:
-    """Measured energy by kind, computed from the counters alone."""
+    """Measured energy by kind, computed only from the counters."""
 
     def __init__(self):
         self.measured = defaultdict(float)
@@ -299,7 +299,7 @@ def test_a_source_that_is_absent_for_a_tick_charges_nobody_with_its_past():
 
 
 def test_another_family_of_sources_does_not_stand_in_for_one_that_is_absent():
-    """Cray's counters are absent while they change, and RAPL's began at another time."""
+    """Cray's counters are missing during a change, and RAPL's counters started at another time."""
     node = Node()
     jobs = {JOBS[0]: (4, 8, 200, 500)}
     energy = {("cpu", "rapl/package-0"): 7000, ("node", "rapl/psys"): 9000}

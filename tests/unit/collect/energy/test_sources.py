@@ -159,7 +159,7 @@ def test_the_local_controller_gives_the_power(tmp_path):
     program.write_text(f"#!/bin/sh\ntest \"$*\" = 'dcmi power reading' || exit 1\ncat <<'X'\n{IPMITOOL}X\n")
     program.chmod(0o755)
     programs = {"ipmitool": str(program)}
-    assert IpmiPower(str(tmp_path), programs.get).read() is None  # no device
+    assert IpmiPower(str(tmp_path), programs.get).read() is None  # no device of IPMI
     (tmp_path / "ipmi0").touch()
     assert IpmiPower(str(tmp_path), programs.get).read() == 220
     assert IpmiPower(str(tmp_path), lambda _name: None).find_command() is None

@@ -116,7 +116,7 @@ def test_where_there_is_a_watcher_no_pod_names_its_own_job(make, clock, tmp_path
 
 def test_an_unknown_pod_is_reported_under_its_own_name_after_a_minute(make, clock):
     pods = make(process(1), process(2))
-    pods.answer([], [replica(7)])  # there is a watcher
+    pods.answer([], [replica(7)])  # the answer shows that a watcher runs
     pods.rename_samples([sample(1), sample(2)])
     pods.answer(pods.list_unresolved(), [])
     clock.advance(PATIENCE - 1)

@@ -232,7 +232,7 @@ class Adopting:
         elif step.action == "look":
             self.look()
         elif step.action == "torn" and process != 0 and process not in self.was_hidden:
-            # The older half is read before this process burns and ends, the others after that.
+            # The older half is read before this process uses CPU time and ends, the rest afterwards.
             first = list(self.read(alive[: len(alive) // 2 + 1]).items())
             self.burn(process, 1.0)
             self.end(process, ignored=False, late=step.amount % 4)

@@ -328,7 +328,7 @@ def folder(tmp_path_factory):
 
 
 def test_a_flood_takes_no_more_than_the_share_of_the_cpu(folder):
-    """Each message takes a second here, by a clock that stands still: the receiver stops after its burst."""
+    """Each message takes a second here, and the clock stands still: the receiver stops after its burst."""
     spent = [0.0]
 
     def take(_pid, _data):

@@ -110,7 +110,7 @@ def test_a_program_on_the_side_has_its_bounds():
     assert nice.out.strip() == b"19"
 
 
-# The kernel
+# Tests of the kernel's evidence
 
 
 def state_of(pid, *more):
@@ -235,7 +235,7 @@ def test_only_a_socket_of_the_job_on_this_machine_is_connected_to():
     nccl.close()
 
 
-# The flight recorder
+# Tests of PyTorch's flight recorder
 
 
 def dump(enqueued=12, completed=11):

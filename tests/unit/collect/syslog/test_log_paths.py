@@ -20,7 +20,7 @@ ALICE, BOB = 61_234, 61_235
 
 
 class Tree:
-    """Files, folders and links of several users below one folder that everybody may enter."""
+    """Files, folders and links of several users below one folder that every user may enter."""
 
     def __init__(self, root):
         self.root = root

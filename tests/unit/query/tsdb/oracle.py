@@ -20,7 +20,7 @@ def percentile(name, values):
     size = len(ordered)
     if name.endswith("r3"):
         part = PARTS[name[2:-2]]
-        place = 0.0 if part <= 0.5 / size else round(size * part)  # halves go to the even neighbour
+        place = 0.0 if part <= 0.5 / size else round(size * part)  # halves round to the even neighbour
     elif name.endswith("r7"):
         part = PARTS[name[2:-2]]
         place = 1 + (size - 1) * part

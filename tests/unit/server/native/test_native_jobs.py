@@ -207,7 +207,7 @@ def test_metrics_are_lines_of_points(stored):
 @pytest.mark.parametrize("path", ["/jobs/j1/metrics", "/nodes/n1/metrics"])
 def test_columns_are_the_values_of_the_same_lines_and_their_times_once(stored, path, since):
     query = f"{path}?metric=gpu.utilization,cpu.usage&step=5m&by=device&since={since}"
-    for _ in range(2):  # the second answers may be cached ones
+    for _ in range(2):  # the second answers may come from the cache
         pairs, columns = (stored.call("GET", f"{query}&format={form}").json() for form in ("json", "columns"))
         timelines = columns.pop("timelines")
         assert len({str(one) for one in timelines}) == len(timelines)

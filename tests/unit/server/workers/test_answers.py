@@ -132,7 +132,7 @@ def test_a_worker_forwards_all_requests_while_the_window_is_closed_or_parts_are_
             window.share(float("inf"))
             assert await place.answers_itself(place.metrics())
             place.services.store.list_damaged = lambda: ("part",)
-            place.served.clock.time_ms += 2 * SECOND  # a key is valid for a second
+            place.served.clock.time_ms += 2 * SECOND  # a key record is valid for one second
             found = place.records.find(KeyLookup(b""))
             assert found is None
             place.services.store.list_damaged = tuple

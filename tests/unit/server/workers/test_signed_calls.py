@@ -168,7 +168,7 @@ def test_of_one_signature_at_all_workers_at_the_same_moment_one_is_accepted(tmp_
 
 
 async def warm(place, key):
-    """Let each worker find the records of the calls of a key."""
+    """Send calls of a key until each worker has its records."""
     for worker in range(len(place.workers)):
         for _ in range(4):
             await place.send(*job_metrics(place, key), worker=worker)

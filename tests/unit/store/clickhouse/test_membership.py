@@ -238,7 +238,7 @@ class Server:
         with suppress(UnavailableError):
             self.membership.tick()
 
-    # Duties
+    # Methods that the duties call
 
     @property
     def role(self):
@@ -250,7 +250,7 @@ class Server:
         self._role = role
 
     def begin_writing(self):
-        """Let no other server write to replicas from now on."""
+        """Exclude other servers from writing to replicas."""
         if not self.direct:
             self.world.answer()
             self.world.writer, self.writes = self, True
@@ -300,7 +300,7 @@ class Server:
         return [*self.network.links, *([self.network.leader] if self.network.leader else [])]
 
     def receive(self):
-        """Take what other servers sent, unless this one is frozen or cut off."""
+        """Process the messages of other servers, unless this one is frozen or cut off."""
         for end in self.ends():
             while end.waiting and not end.is_closed and self.reaches(end.other.owner):
                 what, about = end.waiting.pop(0)
@@ -402,7 +402,7 @@ class Server:
 
     @property
     def member(self):
-        """The number of the role while the cached record may count, as in ``NodeLog.membership``."""
+        """Return the role's number while the cached record is valid, as in ``NodeLog.membership``; else None."""
         mirrored = self.role in {ServerRole.LEADER, ServerRole.FOLLOWER}
         return self.role_number if mirrored and self.membership.is_current() else None
 
@@ -427,7 +427,7 @@ class Server:
             self.world.sent.append((self.membership.number, set(self.journal)))
 
     def settled(self):
-        """Return what every follower has confirmed by now: samples, and changes of the record."""
+        """Return the samples and the changes of the record that every follower has confirmed so far."""
         if self.is_frozen or not self.is_running:
             return set()
         self.unsettled = [one for one in self.unsettled if one[2] == self.network.term]
@@ -463,7 +463,7 @@ class Agreement(RuleBasedStateMachine):
     @initialize(seed=st.integers(0, 99))
     def begin(self, seed):
         generator = random.Random(seed)
-        self.numbers = patch("secrets.randbits", generator.getrandbits)  # the same when repeated
+        self.numbers = patch("secrets.randbits", generator.getrandbits)  # the same numbers when a case is repeated
         self.numbers.start()
         self.world = World()
         self.servers: list[Server] = []
@@ -611,7 +611,7 @@ class Agreement(RuleBasedStateMachine):
     @precondition(lambda self: not self.direct)
     @rule(away=st.booleans())
     def registry(self, away):
-        """Let the table of servers go away while the replicas answer, or come back."""
+        """Make the table of servers unavailable or available again, while the replicas answer."""
         self.world.table_away = away
 
     @precondition(lambda self: self.running)
@@ -703,7 +703,7 @@ class Agreement(RuleBasedStateMachine):
         leaders = [server for server in self.running if server.role is ServerRole.LEADER]
         for server in self.running:
             found = server.read()
-            if found is None:  # it cannot follow, and must not use replicas
+            if found is None:  # the server cannot follow, and must not use replicas
                 assert not self.direct
                 assert not (server.peers and leaders[0].peers)
             else:
@@ -900,7 +900,7 @@ def test_each_server_names_its_role(world, tmp_path):
     first = joined(world, tmp_path / "a")
     assert first.membership.role == "alone"
     second = joined(world, tmp_path / "b", first)
-    assert all(one.membership.role.startswith("direct") for one in (first, second))  # without connections
+    assert all(one.membership.role.startswith("direct") for one in (first, second))  # they have no connections
 
 
 def test_an_expelled_server_that_was_alone_hands_its_journal_over(world, tmp_path):
@@ -994,7 +994,7 @@ def test_a_follower_succeeds_a_frozen_leader_once_its_inserts_have_ended(world, 
     leader.append(1)
     run_together(world, 1, leader, follower)
     begin_insert(world, leader)
-    leader.begin_flush()  # not sent before it freezes
+    leader.begin_flush()  # the freeze comes before the insert
     leader.is_frozen = True
     run_together(world, 60, follower)
     assert world.get_state(number) == EXPELLED

@@ -29,7 +29,7 @@ class Node:
 
 
 class State:
-    """Marks, and the hour before which samples need them."""
+    """Marks of late hours, and the time before which samples need them."""
 
     def __init__(self):
         self.before = 0
@@ -112,7 +112,7 @@ def test_an_expelled_server_inserts_its_journal_only_once_no_other_server_may_in
     log.append([rows_of([(1, 5, 1.0)])])
     log.be_idle()
     with pytest.raises(UnavailableError):
-        log.flush()  # by the thread of the journal
+        log.flush()  # as the journal's thread does
     assert not node.inserts
     log.be_among_others()
     assert node.inserts == ["samples"]
@@ -148,7 +148,7 @@ def test_a_changed_record_is_acknowledged_only_in_a_role_in_which_no_other_serve
     dropped: list[list[str]] = []
     log.hear(dropped.append)
     with pytest.raises(UnavailableError):
-        log.announce(["job"])  # without a role
+        log.announce(["job"])  # the server has no role yet
     assert log.get_membership() is None
     log.recover(tmp_path)
     log.lead()

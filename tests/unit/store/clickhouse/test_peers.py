@@ -59,7 +59,7 @@ class Rows:
 
 
 class Pair:
-    """A leader and a server that may follow it."""
+    """Leader, and a server that may follow it."""
 
     def __init__(self, folder):
         self.seconds = 0.0
@@ -277,7 +277,7 @@ def test_a_stranger_is_cut_off(pair, sent):
     with socket.create_connection((place.host, place.port)) as plain, context.wrap_socket(plain) as stranger:
         stranger.settimeout(60)
         stranger.sendall(sent)
-        with suppress(OSError):  # reset
+        with suppress(OSError):  # the leader may reset the connection
             assert stranger.recv(1) == b""
     assert not pair.leader.list_followers()
 

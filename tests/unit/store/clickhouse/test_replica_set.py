@@ -60,7 +60,7 @@ class FakeClient:
 
 
 class Replicas:
-    """A set of three replicas, and the statements that it acknowledged."""
+    """Set of three replicas, and the statements that it acknowledged."""
 
     def __init__(self, folder: Path) -> None:
         self.servers = {place: FakeServer() for place in PLACES}
@@ -90,7 +90,7 @@ class Replicas:
             self.acknowledged.add(statement)
 
     def read(self) -> frozenset[int]:
-        """Return the statements that a question finds."""
+        """Return the statements that a query finds."""
         found = self.set.read(self.client, lambda server: frozenset(cast("FakeServer", server).applied))
         return cast("frozenset[int]", found)
 
@@ -98,7 +98,7 @@ class Replicas:
         record = self.file.read()
         assert record is not None
         assert record.complete
-        # A start reads any of them.
+        # A start may read any complete replica, so that their contents must be equal.
         (content,) = {frozenset(self.servers[place].applied) for place in PLACES if place[0] in record.complete}
         assert self.acknowledged <= content
         assert self.acknowledged <= self.read()

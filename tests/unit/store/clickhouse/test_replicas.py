@@ -77,7 +77,7 @@ def rows_of(server: NodeProcess, database: str) -> dict[str, object]:
 
 def sums(tables: EngineTables, table: TableSlices) -> object:
     found = tables.sum_slices(table, list(tables.list_partitions(table)), 0)
-    return {partition: slices for partition, slices in found.items() if slices}  # deleted rows leave parts for a while
+    return {partition: slices for partition, slices in found.items() if slices}  # empty parts of deleted rows
 
 
 def require_alike(servers: Sequence[NodeProcess], database: str) -> None:

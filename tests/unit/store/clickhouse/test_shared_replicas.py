@@ -146,7 +146,7 @@ def test_a_group_that_works_goes_on_without_its_table_of_servers(servers, pair, 
         for one in pair:
             require_written(one, slot, number + 1)
     with servers[1].killed():
-        with pytest.raises(UnavailableError, match="does not answer"):  # nobody may exclude the replica now
+        with pytest.raises(UnavailableError, match="does not answer"):  # no server may exclude the replica now
             pair[1].logs.append([line_of(slot, 2, "line 2")], FOREVER)
         pair[1].append_all((batch_of({(slot.gauge(), slot.start + 2): 2.0}),), FOREVER)  # into the journal
         assert len(read_all(pair[0], [slot.gauge()], slot.span)) == 3

@@ -59,7 +59,7 @@ def test_the_shares_of_ended_and_of_living_processes_are_added(bench):
 
 def test_shares_of_a_job_whose_living_processes_are_unknown_stay_absent(bench):
     bench.by_pid[7] = member("j")
-    bench.devices[0].run((7, 2**30))  # its first reading has no start
+    bench.devices[0].run((7, 2**30))  # the first reading has no start time
     ran(bench)
     bench.members.end(50, member("j"))
     assert shares(bench.look()) == {}

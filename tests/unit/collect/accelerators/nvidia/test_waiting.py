@@ -54,7 +54,7 @@ def test_a_call_that_blocks_holds_up_no_other_device(driver, call):
 
 
 def test_a_device_that_always_answers_late_is_reported_as_hanging(driver):
-    """Each call returns, but after the deadline. The state of the device must show that."""
+    """Each call returns after the deadline, and the state of the device must show that."""
     bench = Bench(driver, patience=SECONDS)
     bench.look()
     found = []
