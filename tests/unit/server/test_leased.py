@@ -37,7 +37,7 @@ class Slow:
 
 
 class Counting:
-    """Leases that signal each renewal."""
+    """Leases that signal each attempt to take one."""
 
     def __init__(self, leases: LeaseTable) -> None:
         self.leases = leases

@@ -29,7 +29,7 @@ def allow(action: str, resource: str = "*", effect: str = "Allow") -> dict[str, 
 
 @pytest.fixture
 def filled(server: Serving) -> Serving:
-    """Return a server with four jobs in two groups, workspaces, clusters and projects, each job on its own node."""
+    """Return a server with four jobs in two groups, workspaces, clusters and projects, each job on one node."""
     for project in ("p", "q"):
         records = [
             {

@@ -112,7 +112,7 @@ def shown_by_journalctl(name, *matched):
 
 
 def wait_for_the_kernel_s_lines(name):
-    """Wait until the daemon has read the kernel's log of before its start, which it reports."""
+    """Wait for the daemon's first line, and for the kernel's lines that it reads at its start."""
     wait_until(lambda: shown_by_journalctl(name, "_TRANSPORT=driver"), "the daemon's first line")
     wait_until(lambda: shown_by_journalctl(name, "_TRANSPORT=kernel"), "the kernel's lines")
 
@@ -198,7 +198,7 @@ def test_without_the_device_the_journal_has_the_lines_of_the_kernel_that_rules_l
 
 
 def test_a_device_that_shows_itself_and_does_not_open_is_no_source(machine, tmp_path):
-    # Like /dev/kmsg under kernel.dmesg_restrict: the mode allows reading, but opening fails. So it does on a socket.
+    # Like /dev/kmsg under kernel.dmesg_restrict: the mode allows reading, but opening fails. A socket does the same.
     device = tmp_path / "kmsg"
     with socket.socket(socket.AF_UNIX) as made:
         made.bind(str(device))

@@ -91,7 +91,7 @@ def denied_by_policy(server: Serving) -> Way:
 
 
 def narrowed_by_policy(server: Serving) -> Way:
-    """The caller still may see all existing data, but its permission must be checked again for later data."""
+    """Narrow a key's policy to a group: it still covers all existing data, but may not cover later data."""
     made = policy_key(server, ANY)
     return bearer(made.token), by_admin(server, "PUT", f"/keys/{made.id}/policies", policies(GROUP))
 
