@@ -1,4 +1,4 @@
-"""Fixtures of the agent's parts."""
+"""Fixtures for the tests of the agent."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,7 +9,7 @@ from tests.support.nvml import FakeNvml
 
 @pytest.fixture
 def make_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], FakeNvml]]:
-    """Makes the fake driver of this process's machine, with so many GPUs. Its library is not installed yet."""
+    """Return a function that makes the machine's fake driver with ``count`` GPUs; its library is not installed yet."""
     made: list[FakeNvml] = []
 
     def make(devices: int) -> FakeNvml:
@@ -26,7 +26,7 @@ def make_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cal
 
 @pytest.fixture
 def driver(make_driver: Callable[[int], FakeNvml]) -> FakeNvml:
-    """The fake driver of a machine with eight GPUs, installed."""
+    """Return the installed fake driver of a machine with eight GPUs."""
     made = make_driver(8)
     made.install()
     return made

@@ -1,11 +1,11 @@
-"""A kubelet of tests: its messages with Google's own encoder, and a server on a socket."""
+"""Fake kubelet: its messages, encoded with Google's own encoder, and a server on a socket."""
 
 from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-# https://github.com/kubernetes/kubelet/blob/master/pkg/apis/podresources/v1/api.proto, with Google's own encoder.
+# The messages of https://github.com/kubernetes/kubelet/blob/master/pkg/apis/podresources/v1/api.proto.
 _MESSAGES = {
     "ListPodResourcesResponse": [("pod_resources", 1, "PodResources", True)],
     "PodResources": [
@@ -70,7 +70,7 @@ def response(*ids, resource="nvidia.com/gpu", name="train-0"):
 
 
 class Kubelet:
-    """A server on a socket of its own that answers as the kubelet does."""
+    """Server on its own socket that answers as the kubelet does."""
 
     def __init__(self, folder):
         self.path, self.asked = folder / "kubelet.sock", 0

@@ -1,4 +1,4 @@
-"""GPUs of tests: as records of what a device is, and measured by the real collector over the fake library."""
+"""GPUs for tests: records of devices, and devices measured by the real collector over the fake library."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,14 +26,14 @@ from jobmeter.testing.collector import NOW_MS
 PLACE = NodeIdentity("n1", "c1")
 TICK_MS = 10_000
 HEALTHY = [0, 1, 2, 4, 5, 6, 7]
-"""All but the one that a test makes fail."""
+"""Devices other than the one that a test makes fail."""
 ALL = sorted([*HEALTHY, 3])
 OPENING = {Call.HANDLE, Call.UUID, Call.MINOR, Call.NAME, Call.PCI, Call.SERIAL}
 """Calls that open a device."""
 
 
 class Gpu(Accelerator):
-    """A device that nothing is read from."""
+    """Device without readings."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Gpu(Accelerator):
 
 
 class ManualClock:
-    """A clock that a test sets."""
+    """Clock that a test sets."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -74,7 +74,7 @@ def member(job: str, replica: str = "worker-0", **more: Any) -> Member:
 
 
 class Members:
-    """Processes of jobs, as a test has them."""
+    """Members of jobs by process, as a test sets them."""
 
     def __init__(self) -> None:
         self.by_pid: dict[int, Member] = {}
@@ -91,12 +91,12 @@ class Members:
         return self.gone
 
     def end(self, pid: int, of: Member, start: int = 0) -> None:
-        """Let a process of a job have ended since the last scan, the only one."""
+        """Record that a process of a job has ended since the last and only scan."""
         self.gone = [Process(ProcessStat(Key(pid, start), 1, "X", 0, 1, 0), of)]
 
 
 class DeviceNode:
-    """A node under a folder, whose processes and time a test sets. A subclass calls ``measure_with``."""
+    """Node under a folder, whose processes and time a test sets. A subclass calls ``measure_with``."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -105,13 +105,13 @@ class DeviceNode:
         self.now_ms = NOW_MS
 
     def measure_with(self, vendor: Vendor[Any], driver: Driver[Any], patience: float = 30.0) -> None:
-        """Make the collector of the vendor's devices."""
+        """Create the collector of the vendor's devices."""
         names = DeviceNames((vendor,), self.machine).get_vendor_names(vendor)
         self.vendor = vendor
         self.collector = AcceleratorCollector(PLACE, names, driver, self.members, patience=patience)
 
     def look(self, passed_ms: int = 10_000) -> dict[tuple[str, str, str], float]:
-        """Let time pass and collect. Return the values by metric, device and job."""
+        """Advance the time and collect. Return the values by metric, device and job."""
         self.now_ms += passed_ms
         self.clock.seconds += passed_ms / 1000
         return {
@@ -127,18 +127,18 @@ class DeviceNode:
 
 
 def device_set(devices: Sequence[Accelerator]) -> DeviceSet:
-    """GPUs of a node, with the variables that name them."""
+    """Return the GPUs of a node, with the variables that name them."""
     return DeviceSet(devices, (*make_scheduler_variables(VENDOR.uuid_prefix), *VENDOR.variables))
 
 
 def nvidia_collector(driver: PynvmlLibrary, members: MemberTable, **more: Any) -> AcceleratorCollector[Any]:
-    """The collector of NVIDIA's GPUs on a node without another vendor."""
+    """Return the collector of NVIDIA's GPUs on a node without another vendor."""
     names = DeviceNames((VENDOR,), Machine()).get_vendor_names(VENDOR)
     return AcceleratorCollector(PLACE, names, driver, members, **more)
 
 
 class Bench:
-    """The collector and the binding over a fake library, with a table of processes that the test fills."""
+    """Collector and binding over a fake library, with a table of processes that the test fills."""
 
     def __init__(self, driver: FakeNvml, *, proc: Path | None = None, patience: float = 30.0, **more: Any) -> None:
         self.driver = driver
@@ -152,12 +152,15 @@ class Bench:
         driver.readers.append(self.close)
 
     def close(self) -> None:
-        """Close the library, once its calls have returned."""
+        """Close the library after its calls have returned."""
         wait_until(lambda: not any(device.busy for device in self.collector.devices), "the calls return")
         self.nvml.close()
 
     def look(self, now_ms: int | None = None) -> dict[tuple[str, str, str, str], float]:
-        """The values of one look, by metric, device, job and replica: a tick after the last one, or at a time."""
+        """Collect at a time, one tick after the last one by default.
+
+        Return values by metric, device, job and replica.
+        """
         self.now_ms = self.now_ms + TICK_MS if now_ms is None else now_ms
         return {
             (one.series.metric, one.series.device, one.series.job, one.series.replica): one.value
@@ -165,7 +168,7 @@ class Bench:
         }
 
     def measured_within(self, numbers: Sequence[int], minutes: int = 1) -> dict[tuple[str, str, str, str], float]:
-        """Collect every ten seconds until these devices are measured, and no other. Return the last values."""
+        """Collect every ten seconds until exactly these devices are measured. Return the last values."""
         for _ in range(minutes * 6 + 1):
             look = self.look()
             if sorted(int(key[1][3:]) for key in look if key[0] == "gpu.power") == numbers:
@@ -173,11 +176,11 @@ class Bench:
         raise AssertionError(f"not measured within {minutes} min: {self.states()}, {self.nvml.problem}")
 
     def wait_at_most(self, seconds: float) -> None:
-        """Change the patience: short where a call blocks, else so long that a busy machine makes no device late."""
+        """Set the patience: short for a call that blocks, else long enough that no device is late on a busy machine."""
         self.nvml.patience = self.collector.patience = seconds
 
     def devices_of(self, metric: str) -> list[int]:
-        """The numbers of the devices of which a look gives that metric."""
+        """Collect. Return the numbers of the devices that have the metric."""
         return sorted(int(device[3:]) for name, device, *_ in self.look() if name == metric)
 
     def states(self) -> list[DeviceState]:
@@ -185,7 +188,7 @@ class Bench:
 
     @property
     def problem(self) -> DeviceState | None:
-        """What is wrong with the library, as a state of its devices."""
+        """Device state that a fault of the library causes; None without a fault."""
         return None if self.nvml.problem is None else self.nvml.problem.state
 
     def owners(self, device: str = "gpu0") -> set[tuple[str, str]]:
@@ -199,7 +202,7 @@ class Bench:
         ]
 
     def events(self) -> list[tuple[str, str, str]]:
-        """The events since the last call: reason, job, subject."""
+        """Return the events since the last call: reason, job, subject."""
         return [(one.reason, one.job, one.subject) for one in self.collector.states.take_records(0).events]
 
 

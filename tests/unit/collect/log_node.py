@@ -1,4 +1,4 @@
-"""A reader of system logs on a node that may die and start again."""
+"""Reader of system logs on a node that may die and restart."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ START = 1_795_186_800_000_000_000
 
 
 class Time:
-    """A clock of nanoseconds that tests set."""
+    """Nanosecond clock that tests set."""
 
     def __init__(self):
         self.ns = START
@@ -38,7 +38,7 @@ def lines_in(outbox):
 
 
 class Node:
-    """A reader that may die and start again on the same spool and positions."""
+    """Node whose reader may die and restart on the same spool and positions."""
 
     def __init__(self, folder, patterns=(), sources=(), rate=10_000.0, owner_of=lambda pid: None):
         self.time = Time()

@@ -1,4 +1,4 @@
-"""Pauses between two attempts to open a device or its driver."""
+"""Tests of the pauses between two attempts to open a device or its driver."""
 
 import random
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""Identity of a node: its series."""
+"""Tests of the identity of a node: its series."""
 
 from jobmeter.collect.base import NodeIdentity, Owner
 from jobmeter.model.series import Series

@@ -1,4 +1,4 @@
-"""The time of samples, against wall clocks that are stepped, drift and return."""
+"""Tests of the time of samples, against wall clocks that are stepped, drift and return."""
 
 import itertools
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ HOUR = 3_600.0
 
 @dataclass
 class Machine:
-    """A machine whose wall clock is wrong by ``error`` seconds. Time passes only when a test says so."""
+    """Machine whose wall clock is wrong by ``error`` seconds. Its time passes only when a test advances it."""
 
     elapsed: float = 1000.0
     error: float = 0.0
@@ -56,7 +56,7 @@ def clock(machine):
 
 
 def tick(machine, clock, seconds=1.0, count=1):
-    """The stamps of so many ticks, each so many seconds after the one before."""
+    """Return the time stamps of ``count`` ticks, ``seconds`` apart."""
     stamps = []
     for _ in range(count):
         machine.elapsed += seconds
@@ -79,7 +79,7 @@ def test_a_step_of_six_seconds_moves_no_stamp(machine, clock, step):
 
 @pytest.mark.parametrize("step", [0.0, 0.3, -0.3, 120.0, -6 * HOUR])
 def test_one_time_of_the_wall_clock_becomes_one_time_of_samples(machine, clock, step):
-    """A value that is sent again has the same time, though both clocks go on between two readings."""
+    """A value that is sent again has the same time, although both clocks advance between two readings."""
     tick(machine, clock)
     machine.error = step
     found = set()

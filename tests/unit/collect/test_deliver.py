@@ -1,4 +1,4 @@
-"""Delivery against a server that fails in every way it may."""
+"""Tests of delivery to a server that fails in every possible way."""
 
 import json
 import time
@@ -28,7 +28,7 @@ from jobmeter.wire.native.frame import FrameKind, write_frame
 
 
 class Server:
-    """``refuse`` looks at the numbers of a body's frames and gives an error or None."""
+    """Server of the tests; ``refuse`` maps the numbers of a body's frames to an error or None."""
 
     def __init__(self, refuse=lambda numbers: None):
         self.refuse = refuse
@@ -152,7 +152,7 @@ MINUTE = 60_000
 
 
 class Clocks:
-    """This node's clock, in the hands of the test; waiting takes real time."""
+    """Clock of this node, which the test sets; waiting takes real time."""
 
     def __init__(self):
         self.ms = NOW
@@ -165,7 +165,7 @@ class Clocks:
 
 
 class Behind:
-    """A server that refuses what is more than five minutes ahead of its clock."""
+    """Server that refuses frames more than five minutes ahead of its clock."""
 
     def __init__(self, clocks, behind_ms):
         self.clocks, self.behind_ms = clocks, behind_ms
@@ -198,7 +198,7 @@ def test_a_server_whose_clock_is_behind_destroys_nothing(box, caplog):
     delivery = Delivery(box, lambda: server, clocks)
     delivery.start()
     wait_until(lambda: server.refusals >= 4)
-    # What is not ahead of the server has arrived, the rest waits.
+    # Frames that are not ahead of the server have arrived, the rest waits.
     assert sorted(server.taken) == [NOW + number * MINUTE for number in range(-30, -14)]
     assert box.size > 0
     assert "too far ahead" in delivery.last_error

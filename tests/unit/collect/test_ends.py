@@ -1,4 +1,4 @@
-"""Usage of a group at the end of its last process: real processes, a fake reader."""
+"""Tests of the usage of a group at the end of its last process: real processes, a fake reader."""
 
 import subprocess
 from dataclasses import replace
@@ -20,7 +20,7 @@ GROUPS = {"memory": "/slurm/uid_0/job_21/step_0/task_0"}
 
 
 class Reader(GroupReader):
-    """Gives usages of groups, and records the requested ones."""
+    """Reader that gives usages of groups, and records the requested ones."""
 
     def __init__(self):
         self.asked = []

@@ -1,4 +1,4 @@
-"""What samples and kernel lines show as events: each once, with its meaning."""
+"""Tests of events derived from samples and kernel lines: each is reported once, with its meaning."""
 
 import os
 from functools import partial
@@ -127,7 +127,7 @@ def kernel_watch(path, *more):
 
 
 def test_the_kernels_log_is_read_from_now_on(tmp_path):
-    # A FIFO gives a whole record with each read of its size, as /dev/kmsg does.
+    # Each read of a FIFO gives a whole record of its size, as /dev/kmsg does.
     path = tmp_path / "kmsg"
     os.mkfifo(path)
     watch = kernel_watch(path)
@@ -145,14 +145,14 @@ def test_an_event_of_the_kernel_has_the_time_of_its_line(tmp_path):
         kernel.write(b"3,1,420000000,-;NVRM: Xid (PCI:0000:3b:00): 48, pid=1\n")
         assert [event.time for event in watch.take_records(NOW).events] == [NOW - 80 * SECOND]
         kernel.write(b"3,2,999000000,-;NVRM: Xid (PCI:0000:3b:00): 79, pid=1\n")
-        assert [event.time for event in watch.take_records(NOW).events] == [NOW]  # never ahead of the clock
+        assert [event.time for event in watch.take_records(NOW).events] == [NOW]  # never later than the clock
 
 
 KILLED = "Memory cgroup out of memory: Killed process {} (python) total-vm:1kB"
 
 
 class Kernel:
-    """A kernel whose lines are set."""
+    """Kernel with lines that a test sets."""
 
     def __init__(self):
         self.pids = []
@@ -163,7 +163,7 @@ class Kernel:
 
 
 def of_node(*steps):
-    """The events of ticks; a step is the counter's value (None: not read) and the processes that the kernel names."""
+    """Return the events of ticks; a step is the counter's value (None: not read) and the processes the kernel names."""
     kernel = Kernel()
     watch = NodeKills(PLACE, kernel)
     found = []
@@ -204,11 +204,11 @@ def test_lines_from_before_the_first_reading_do_not_hide_a_later_kill():
         (1, "OOMKilling", False),
         (3, "OOMKilling", True),
     ]
-    assert of_node((9.0, []), (2.0, []), (3.0, [])) == [(2, "SystemOOM", False)]  # it began anew
+    assert of_node((9.0, []), (2.0, []), (3.0, [])) == [(2, "SystemOOM", False)]  # the counter was reset
 
 
 def kills(run, *values):
-    """The times (in ticks) and replicas of the kills that a run's ticks tell of."""
+    """Return the times (in ticks) and replicas of the kills that a run reports."""
     series = PLACE.make_replica_series("memory.oom.kills", OWN)
     reported = []
     for at, value in enumerate(values):

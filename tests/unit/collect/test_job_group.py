@@ -1,4 +1,4 @@
-"""A job's CPU time from the job's own group, where that of a task was gone before it was read."""
+"""Tests of a job's CPU time from the job's group, for tasks whose own group was removed before it was read."""
 
 import subprocess
 
@@ -31,7 +31,7 @@ def used(whole, extern=None, began=0, ended=0):
 
 
 class Ends(EndWatch):
-    """Gives what a test says was read at the end of processes."""
+    """Reader of the usage at the end of processes, which a test sets."""
 
     def __init__(self, reader):
         super().__init__(reader)
@@ -46,7 +46,7 @@ class Ends(EndWatch):
 
 
 class Node:
-    """A node with a job, whose groups a test makes and removes."""
+    """Node with a job, whose groups a test creates and removes."""
 
     def __init__(self, root):
         self.root = plant(root, HOST, V1)

@@ -1,4 +1,4 @@
-"""Replicas of jobs: figures from recorded trees, and real processes that come and go."""
+"""Tests of replicas of jobs: figures from recorded trees, and real processes that come and go."""
 
 import os
 import subprocess
@@ -37,7 +37,7 @@ SLURM = """\
 
 
 class Recorded:
-    """A collector over a tree."""
+    """Collector over a tree."""
 
     def __init__(self, root, *trees):
         self.root = plant(root, HOST, *trees)
@@ -88,7 +88,7 @@ class TestPod(CollectorContract):
 def test_figures_from_processes_alone(plain):
     plain.process(100, JOBMETER_JOB_ID="j", ticks=150, resident=100, io=(10, 20), threads=2)
     plain.process(101, 100, ticks=50, resident=50, io=(1, 2), threads=3)
-    plain.process(200, ticks=9999)  # nobody's
+    plain.process(200, ticks=9999)  # of no job
     values = plain.look()
     assert {key[1:] for key in values} == {("j", "worker-0")}
     values = {metric: value for (metric, _, _), value in values.items()}
@@ -123,16 +123,16 @@ def test_figures_of_a_pod(tmp_path):
     recorded.process(100, groups=POD, io=None, HOSTNAME="bert-worker-0")
     values = recorded.look()
     (job,) = {job for _, job, _ in values}
-    assert job == "pod-0a1b2c3d-0001-0002-0003-00000000abcd"  # its name in the agent, until the server is asked
+    assert job == "pod-0a1b2c3d-0001-0002-0003-00000000abcd"  # its name in the agent, until the server answers
     assert values["cpu.time", job, "worker-0"] == 7.25
     assert values["cpu.limit", job, "worker-0"] == 2
     assert values["cpu.throttled.time", job, "worker-0"] == 0.5
-    assert values["disk.write", job, "worker-0"] == 2000  # processes of others may not be looked at
+    assert values["disk.write", job, "worker-0"] == 2000  # the agent may not read processes of other users
     assert values["pressure.cpu", job, "worker-0"] == 3.0
 
 
 class TestQuotaAbove:
-    """The quota is a parent's, in version 1 of a hierarchy in which the replica has no group of its own."""
+    """Tests of a quota on a parent, in a hierarchy of version 1 in which the replica has no group of its own."""
 
     @staticmethod
     def _throttle(root, seconds):
@@ -187,7 +187,7 @@ def test_a_step_that_ends_takes_nothing_away(tmp_path):
 
 
 class TestOutside:
-    """A task of Slurm with a container that a runtime has put into a group of its own."""
+    """Tests of a Slurm task with a container that a runtime has put into a separate group."""
 
     TASK: ClassVar = {"groups": SLURM, "SLURM_JOB_ID": "21", "SLURM_PROCID": "2"}
     AWAY: ClassVar = {"groups": "2:cpuacct:/machine/libpod-1\n4:memory:/machine/libpod-1\n0::/\n"}
@@ -266,7 +266,7 @@ def _peak(recorded, now_ms):
 
 @pytest.mark.parametrize("groups", [SLURM, SLURM.replace("step_0", "step_batch"), "0::/\n"])
 def test_a_number_that_is_given_to_another_job_takes_no_peak_along(plain, groups):
-    """A cluster that lost its state gives its numbers again: the same steps run again, minutes later."""
+    """A cluster that lost its state reuses its numbers: the same steps run again, minutes later."""
     task = {"groups": groups, "SLURM_JOB_ID": "21", "SLURM_PROCID": "2"}
     plain.process(100, resident=1000, **task)
     assert _peak(plain, NOW_MS) == 1000 * PAGE
@@ -400,9 +400,9 @@ def family(code, **variables):
 
 
 def test_real_children_come_and_go_and_no_counter_falls():
-    """Short-lived, ignored and orphaned children of a real process, looked at as fast as can be.
+    """Read short-lived, ignored and orphaned children of a real process as fast as possible.
 
-    Each burns more than the 0.12 s that have to be counted: the kernel leaves out a part of a clock tick of each.
+    Each burns more than the 0.12 s that must be counted: the kernel omits a part of a clock tick of each.
     """
     code = """
 import os, signal, subprocess, sys, time

@@ -1,4 +1,4 @@
-"""The agent is light: nothing of the server's is imported, and every metric that is sent is in the catalogue."""
+"""Tests of the agent's footprint: it imports no server code, and every metric that it sends is in the catalogue."""
 
 import subprocess
 import sys
@@ -67,7 +67,7 @@ def test_every_described_metric_is_in_the_catalogue_and_every_collector_has_its_
 
 @pytest.mark.slow
 def test_the_agent_starts_with_the_base_dependencies_alone(tmp_path):
-    """A fresh environment with what requirements/base.txt pins and the wheel of `make wheel`, and nothing else."""
+    """The environment has only the pins of requirements/base.txt and the wheel of `make wheel`."""
     uv = Path(sys.executable).with_name("uv")
     if not uv.exists():
         pytest.skip("no uv beside this Python")

@@ -1,4 +1,4 @@
-"""Requests to the local HTTP server: the header fields are those that the standard library reads."""
+"""Tests of requests to the local HTTP server: its header fields equal those that the standard library reads."""
 
 import contextlib
 import http.client
@@ -17,7 +17,7 @@ VALUES = st.text([chr(code) for code in range(32, 127)], max_size=30)
 
 
 class Echo(LocalHandler):
-    """Answers with the fields and the body of the request."""
+    """Server that answers with the fields and the body of the request."""
 
     def respond(self):
         sent = (self.read_body() or b"").decode("latin-1")

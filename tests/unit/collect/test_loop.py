@@ -1,4 +1,4 @@
-"""The loop and its workers: one collector's trouble is its own."""
+"""Tests of the loop and its workers: a failing collector does not affect the others."""
 
 import json
 import threading
@@ -89,12 +89,12 @@ def test_a_failing_and_a_hanging_collector_do_not_stop_the_others_and_are_shown(
     assert latest(samples, "agent.collect.success", collector="failing") == 0
     assert latest(samples, "agent.collect.success", collector="hanging") == 0
     assert latest(samples, "agent.collect.duration", collector="hanging") > 0.1
-    assert len(hanging.times) == 1  # never called again while it has not come back
+    assert len(hanging.times) == 1  # never called again before it has returned
     assert passed < 5  # waited for once, not at every tick
 
 
 def test_an_end_does_not_wait_for_a_collector_that_hangs(outbox):
-    """The collector would be waited for for ten minutes."""
+    """The collector would hold up the end for ten minutes."""
     hanging, stop = Hanging(), threading.Event()
     loop = make(outbox, hanging, timeout=600.0)
     running = threading.Thread(target=loop.run, args=(stop, 1_000), daemon=True)
@@ -103,7 +103,7 @@ def test_an_end_does_not_wait_for_a_collector_that_hangs(outbox):
     stop.set()
     running.join(60)
     assert not running.is_alive()
-    loop.tick(force=True, longest=600.0)  # the last collection, which does not wait for it either
+    loop.tick(force=True, longest=600.0)  # the last collection does not wait for it either
     hanging.release.set()
     assert latest(taken(outbox), "agent.collect.success", collector="hanging") == 0
 

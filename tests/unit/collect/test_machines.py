@@ -1,4 +1,4 @@
-"""Machines that were recorded with jobs on them, and what the agent makes of each: see ``machines/record.py``."""
+"""Tests of recorded machines with jobs: the agent's output for each, see ``machines/record.py``."""
 
 import json
 from pathlib import Path
@@ -33,7 +33,7 @@ def test_the_agent_makes_of_it_what_it_made(name, machine, found):
 
 
 def test_it_is_the_scheduler_s_answer_of_that_time(machine, found):
-    """Not what the agent made of it once: names, replicas, attempts and limits by the scheduler's own word."""
+    """The scheduler's own names, replicas, attempts and limits decide, not an earlier output of the agent."""
     jobs: dict[str, list[Any]] = {}
     for one in found["jobs"]:
         jobs.setdefault(one["job_id"], []).append(one)

@@ -1,4 +1,4 @@
-"""Memory of processes: real ones that share their pages, and the budget that readings have."""
+"""Tests of the memory of processes: real ones that share their pages, and the budget for readings."""
 
 import os
 import subprocess
@@ -39,7 +39,7 @@ sys.stdin.read()
 
 
 def own_pages(pid: int) -> int:
-    """The proportional set size as the kernel gives it mapping by mapping, in bytes."""
+    """Return the proportional set size as the kernel gives it mapping by mapping, in bytes."""
     lines = Path(f"/proc/{pid}/smaps").read_text().splitlines()
     return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
 
@@ -68,10 +68,10 @@ def test_pages_that_forked_loaders_share_count_once():
 
 
 class Paced:
-    """Processes each reading of which costs CPU time."""
+    """Processes each of whose readings costs CPU time."""
 
     def __init__(self, root: Path, cost: float, processes: dict[int, tuple[int, int]]) -> None:
-        """``processes``: the resident and the proportional size of each, in KiB."""
+        """Set the resident and the proportional size of each of ``processes``, in KiB."""
         self.now = self.used = 0.0
         self.ticks = 0
         self.cost = cost

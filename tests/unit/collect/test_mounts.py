@@ -1,4 +1,4 @@
-"""Which filesystems a replica works in and writes to: from trees of links, and from real processes."""
+"""Tests of the filesystems that a replica works in and writes to: trees of links, and real processes."""
 
 import subprocess
 import sys
@@ -43,7 +43,7 @@ CONTAINER = b"""\
         (OWN, "/database/a", "/"),
         (OWN, "/data/inner/a", "/data/inner"),
         (OWN, "/run/lock", ELSEWHERE),
-        # One filesystem that is mounted twice is measured where it was mounted first.
+        # A filesystem that is mounted twice is measured at its first mount.
         (OWN, "/srv/x", "/var/lib/containerd"),
         (CONTAINER, "/input/a", "/data"),
         (CONTAINER, "/etc/x", "/var/lib/containerd"),
@@ -66,7 +66,7 @@ def test_mounts_of_nothing_and_of_themselves_end():
 
 
 class Tree:
-    """A tree of /proc whose processes have links."""
+    """Tree of /proc whose processes have links."""
 
     def __init__(self, root):
         self.root = plant(root, HOST, {"proc/self/mountinfo": OWN.decode()})
@@ -145,7 +145,7 @@ def test_replicas_take_turns_where_there_are_too_many_links(tree, monkeypatch):
 
 
 def test_a_real_process_and_what_it_opened(tmp_path):
-    """Opened for reading, for writing, for both, and for appending."""
+    """The process opens files for reading, for writing, for both, and for appending."""
     (tmp_path / "read").write_text("x")
     code = "import os\na = open('read'); b = open('written', 'w'); c = open('both', 'w+'); d = open('more', 'a')\n"
     code += "print('ready', flush=True)\ninput()"

@@ -1,4 +1,4 @@
-"""The spool: nothing that was appended is lost or comes in another order, whatever happens to its writer."""
+"""Tests of the spool: no frame is lost or reordered, whatever happens to its writer."""
 
 import os
 import signal
@@ -21,13 +21,13 @@ from jobmeter.wire.native.frame import FrameKind, write_frame
 
 
 def frame(number, count=1):
-    """Uncompressed, so that frames of as many samples are equally long."""
+    """Return an uncompressed frame: frames with equal numbers of samples have equal lengths."""
     samples = [Sample(Series("cpu.time", node=f"n{number:03d}"), number, float(i)) for i in range(count)]
     return write_frame(FrameKind.SAMPLES, encode_samples(samples), 0)
 
 
 def drain(spool, max_bytes=2**20):
-    """The numbers of the frames, in the order in which they come."""
+    """Return the numbers of the frames in their order."""
     numbers = []
     while batch := spool.peek(max_bytes):
         for _, samples in read_body(batch.body):
@@ -83,7 +83,7 @@ def test_released_frames_are_deleted_and_the_others_stay_in_order(tmp_path_facto
             spool.close()
             spool = Spool(folder, segment_bytes=size * per_segment)
             batch = None
-            # What was released of a segment that is still there comes again: the server counts it once.
+            # Released frames of a segment that still exists come again: the server counts them once.
             again = [n for n in range(number) if n not in waiting]
             peeked = spool.peek(2**30)
             first = read_body(peeked.body)[0][1][0].time_ms if peeked else number
@@ -128,7 +128,7 @@ def test_damage_in_the_middle_costs_the_damaged_frame_alone(tmp_path_factory, da
     (segment,) = folder.glob("*.frames")
     content = bytearray(segment.read_bytes())
     size = len(frames[0])
-    # In the payload of one of the first three frames: the checksum tells.
+    # In the payload of one of the first three frames, where the checksum detects it.
     hurt = data.draw(st.integers(0, 2))
     content[hurt * size + data.draw(st.integers(20, size - 1))] ^= data.draw(st.integers(1, 255))
     segment.write_bytes(content)
@@ -164,7 +164,7 @@ while True:
     numbers = drain(spool)
     spool.close()
     assert numbers[: len(said)] == said
-    assert len(numbers) <= len(said) + 1  # kept, and killed before it could say so
+    assert len(numbers) <= len(said) + 1  # stored, and killed before it could print the number
 
 
 def test_the_oldest_goes_when_the_bound_is_reached_and_is_counted(opened):
@@ -227,7 +227,7 @@ def test_frames_of_an_adopted_spool_come_first(opened, tmp_path):
 
 
 class FailingSpool:
-    """A spool whose disk is full."""
+    """Spool whose disk is full."""
 
     directory = Path("/nowhere")
     size = 0

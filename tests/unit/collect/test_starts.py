@@ -1,4 +1,4 @@
-"""A counter's zero at the start of a replica that began while the agent ran: recorded trees, a fixed clock."""
+"""Tests of a counter's zero at the start of a replica that began while the agent ran: recorded trees, fixed clock."""
 
 import random
 from itertools import pairwise
@@ -26,7 +26,7 @@ GROUP = "sys/fs/cgroup/cpuacct/slurm_n1/uid_65534/job_21/step_0/task_2/cpuacct.u
 
 
 class Node:
-    """A recorded machine, an agent on it, and its clock: milliseconds since the machine started."""
+    """Recorded machine, an agent on it, and its clock: milliseconds since the machine started."""
 
     def __init__(self, root, *trees, at=10_000):
         self.root = plant(root, HOST, *trees)
@@ -53,7 +53,7 @@ class Node:
         return [(s.time_ms - EPOCH_MS, s.value) for s in self.look(at) if s.series.metric == metric]
 
     def process(self, pid, started, seconds, parent=1, groups="0::/\n", **more):
-        """It started in the tick of the clock, 10 ms, that ends then."""
+        """Plant a process that started in the clock tick, 10 ms, that ends at that time."""
         plant_process(
             self.root, pid, parent, start=started // 10 - 1, ticks=round(seconds * 100), groups=groups, **more
         )
@@ -96,7 +96,7 @@ def test_a_group_stood_at_zero_when_its_first_process_started(tmp_path):
 def test_a_group_that_was_there_before_its_process_has_no_zero(tmp_path):
     node = Node(tmp_path, V1)
     node.look(11_000)
-    # Two cores for two seconds, the time since the look before the last, could not have used as much.
+    # Two cores cannot use as much in two seconds, the time since the reading before the last.
     (tmp_path / GROUP).write_text("12500000000\n")
     node.process(100, 11_300, 0.1, groups=SLURM, SLURM_JOB_ID="21", SLURM_PROCID="2")
     assert node.points(12_000) == [(12_000, 12.5)]
@@ -124,12 +124,12 @@ def test_a_restart_of_the_agent_sends_no_zero_again(node):
 
 
 def test_a_process_that_joined_late_has_no_zero(node):
-    """It had no job for a while: the job's part of its usage is unknown."""
+    """The process had no job for a while: the job's part of its usage is unknown."""
     node.look(11_000)
     node.process(100, 11_500, 0.5)
     for at in (12_000, 13_000, 14_000):
         assert node.points(at) == []
-    # Exec makes it somebody's in between two looks only where it is looked at again.
+    # This process started before the earlier readings and has a job only now.
     node.process(101, 11_500, 0.5, JOBMETER_JOB_ID="j")
     assert node.points(15_000) == [(15_000, 0.5)]
 
@@ -163,7 +163,7 @@ def test_a_reading_right_after_the_start_waits_for_the_next_look(node):
 
 @given(st.lists(st.tuples(st.integers(250, 999), st.floats(0, 1)), min_size=1, max_size=6), st.randoms())
 def test_the_increases_add_up_to_the_last_reading(tmp_path_factory, steps, chance: random.Random):
-    """Whatever the times of the looks and however the tree grows, where it began while the agent looked."""
+    """The sum holds for any times of readings and any growth of the tree, if it began while the agent ran."""
     node = Node(tmp_path_factory.mktemp("node"))
     at, used = node.at + chance.randrange(1, 2_000), 0.0
     node.look(at)

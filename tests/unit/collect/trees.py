@@ -1,7 +1,7 @@
-"""Trees of /proc and /sys to collect from.
+"""Trees of /proc and /sys for the tests of collectors.
 
-``HOST`` was recorded on a virtual machine with Debian 12, Linux 6.18 and control groups of version 1, and shortened;
-a partition, a RAID and an NFS mount were added by hand. ``V1`` has the layout that Slurm 22.05 makes there with two
+``HOST`` was recorded on a virtual machine with Debian 12, Linux 6.18 and control groups of version 1, and shortened; a
+partition, a RAID and an NFS mount were added by hand. ``V1`` has the layout that Slurm 22.05 makes there with two
 slurmd on one machine, with values read from such groups. ``V2`` was written by hand after the kernel's
 admin-guide/cgroup-v2.rst, in the layouts of Slurm and of Kubernetes' systemd driver.
 """
@@ -182,7 +182,7 @@ def plant(root: Path, *trees: dict[str, str]) -> Path:
 
 
 def end_process(root: Path, pid: int) -> None:
-    """End a process of the tree: its files disappear, and those that are open have no content."""
+    """End a process of the tree: its files disappear, and open ones become empty."""
     for path in (root / f"proc/{pid}").iterdir():
         if path.is_file() and not path.is_symlink():
             path.write_bytes(b"")
@@ -205,7 +205,7 @@ def plant_process(
     uid: int = 0,
     **variables: str,
 ) -> None:
-    """A process of the tree: ``ticks`` of CPU time, ``waited`` of children it waited for, ``resident`` pages."""
+    """Plant a process: ``ticks`` of CPU time, ``waited`` of children it waited for, ``resident`` pages."""
     fields = ["0"] * 50
     fields[0], fields[1], fields[11], fields[17], fields[19] = state, str(parent), str(ticks), str(threads), str(start)
     fields[13], fields[21] = str(waited), str(resident)

@@ -1,4 +1,4 @@
-"""Bodies that are taken on an event loop: the same as on a thread, or not at all; the loop never waits."""
+"""Tests of bodies taken on an event loop: the same result as on a thread, or no result; the loop never waits."""
 
 import asyncio
 from collections.abc import Awaitable, Sequence
@@ -26,7 +26,7 @@ KEEP = Retention()
 
 
 class Store(MemoryStore):
-    """Fails when it is told to, and remembers how many batches came together."""
+    """Store that fails while ``failure`` is set, and records the number of batches in each group."""
 
     def __init__(self):
         super().__init__()
@@ -61,7 +61,7 @@ def body(time_ms: int, value: float, *, codec: int = 0, series: Sequence[Series]
 
 
 def taken(pipeline: IngestPipeline, body: bytes) -> Awaitable[Receipt]:
-    """What is taken from memory."""
+    """Submit a body from memory, which must accept it."""
     pending = pipeline.submit_from_memory(body, WRITER)
     assert pending is not None
     return pending

@@ -1,4 +1,4 @@
-"""Batches as one, against rows one after the other."""
+"""Tests of joined batches, against rows one after the other."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ rows = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 50)), max_size=8)
 
 @st.composite
 def batches(draw):
-    """Rows (series, time), and the same as a batch: plain, with a list of keys, or with a series twice."""
+    """Draw rows (series, time) and their batch: plain, with a list of keys, or with a series twice."""
     chosen = draw(rows)
     series = draw(st.permutations(SERIES))
     index = np.array([series.index(SERIES[at]) for at, _ in chosen], np.uint32)

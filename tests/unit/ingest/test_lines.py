@@ -1,4 +1,4 @@
-"""What the funnel makes of log lines: cut, split, bounded in time, told to the registry, durable or refused."""
+"""Tests of log lines in the ingest pipeline: split, truncated, limited in time, registered, durable or refused."""
 
 import threading
 from collections.abc import Iterator
@@ -165,7 +165,7 @@ def test_lines_are_limited_after_they_are_split(house):
 
 
 class GatedLogs(MemoryLogs):
-    """Holds lines until it is told to go on."""
+    """Store of lines that holds appends until the gate opens."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What the registry is told, against a slow model that keeps one entry a thing."""
+"""Tests of observations sent to the registry, against a slow model that keeps one entry for each object."""
 
 from contextlib import suppress
 
@@ -41,7 +41,7 @@ steps = st.one_of(
 
 
 class Model:
-    """The same rules, thing by thing."""
+    """Model of the same rules, object by object."""
 
     def __init__(self, registry, clock, many=1_000):
         self.registry, self.clock, self.many = registry, clock, many
@@ -77,7 +77,7 @@ class Model:
                 self.behind = False
 
     def postpone(self, urgent, error, along):
-        """What was told before waits for a registry that is away; anything else fails."""
+        """Keep known objects for a registry that is away; fail for new ones."""
         state = all(entity in self.reported for entity in urgent)
         for entities in (along, urgent if state else {}):
             for entity, times in entities.items():
@@ -242,7 +242,7 @@ def test_of_many_entities_those_reported_longest_ago_are_reported_along_with_one
         registry.observations.clear()
         return reported
 
-    # Two at the beginning: how many things there are is known by then.
+    # The first two entities reach the number from which others are reported along.
     assert see((0, 0), (1, 3)) == {(0, 0), (1, 3)}
     assert see((2, 2), (3, 1), (4, 4)) == {(2, 2), (3, 1), (4, 4)}
     assert see(*((job, 5) for job in range(5))) == set()

@@ -1,4 +1,4 @@
-"""What the funnel takes, what it refuses and how, and that a refusal leaves nothing behind."""
+"""Tests of the ingest pipeline: accepted data, refusals, and the absence of side effects of a refusal."""
 
 import threading
 from collections.abc import Iterator, Sequence
@@ -369,13 +369,13 @@ def test_while_the_registry_is_away_cached_jobs_go_on_and_new_ones_are_refused(h
     observed = {
         observation.job: (observation.first_ms, observation.last_ms) for observation in house.registry.observations
     }
-    # What waited is told with the first that gets through, not when it is quiet.
+    # The first observation that gets through carries the waiting ones, without a quiet period.
     assert observed["j1"][1] == NOW + 300 * SECOND
     assert observed["j2"] == (house.clock.time_ms, house.clock.time_ms)
 
 
 class GatedStore(MemoryStore):
-    """Holds appends until it is told to go on, and notes their sizes."""
+    """Store that holds appends until the gate opens, and records their sizes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -445,7 +445,7 @@ def test_a_joined_append_that_fails_fails_for_all_its_members():
 
 
 class PartStore(GatedStore):
-    """Refuses batches with a value of 1, as if their shard were away."""
+    """Store that refuses batches with a value of 1, as if their shard were away."""
 
     def append_all(self, batches: Sequence[SampleBatch], retention: Retention = KEEP) -> None:
         super().append_all(batches, retention)

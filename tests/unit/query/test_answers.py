@@ -1,4 +1,4 @@
-"""What goes first when there are too many answers, and what makes one worthless."""
+"""Tests of the cache of answers: the order of eviction, and the changes that invalidate an answer."""
 
 from msgspec.structs import replace
 

@@ -1,4 +1,4 @@
-"""What a question means that leaves its range or its step out."""
+"""Tests of default ranges and steps of queries."""
 
 import pytest
 from hypothesis import given

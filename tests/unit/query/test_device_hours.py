@@ -1,4 +1,4 @@
-"""Device time by period: the periods add up to the total of the range, which is the sum over its jobs."""
+"""Tests of device time by period: the periods sum to the total of the range, which is the sum over its jobs."""
 
 from collections import defaultdict
 from typing import Any
@@ -35,7 +35,7 @@ def moment(minute):
 
 
 def view_of(name, start, end, *periods, project="p", user="u"):
-    """A job, and its devices from one minute to another."""
+    """Return the view of a job, with allocations of (device, first minute, last minute)."""
     allocations = [
         Allocation(replica="w", node="n", device=device, start=moment(first), end=moment(last))
         for device, first, last in periods
@@ -54,7 +54,7 @@ def view_of(name, start, end, *periods, project="p", user="u"):
 
 @st.composite
 def jobs(draw):
-    """A job, and the steps of its devices: some have no samples, some samples are outside of its allocations."""
+    """Draw a job and its devices' steps: some have no samples, some samples are outside of the allocations."""
     start, end = sorted((draw(MINUTES), draw(MINUTES)))
     periods = draw(
         st.lists(st.tuples(st.sampled_from(DEVICES), MINUTES, MINUTES).map(lambda one: (one[0], *sorted(one[1:]))))
@@ -147,7 +147,7 @@ def test_allocated_time_equals_a_count_minute_by_minute(periods, life):
     for _, minute in minutes:
         expected[np.searchsorted(answer.bounds, moment(minute), side="right") - 1] += MINUTE
     found: Any = answer.groups[0].types[0].allocated_ms if answer.groups else np.zeros(len(expected))
-    # A job lives until a millisecond after its end.
+    # A job counts until one millisecond after its end.
     assert np.abs(np.array(found) - expected).max() <= len(DEVICES)
 
 
@@ -212,7 +212,7 @@ def test_a_job_outside_the_scope_or_deleted_since_is_left_out(monkeypatch):
     found: list[Any] = [(view_of(f"j{name}", 0, 600, ("gpu0", 0, 60), project=name), {}) for name in "pq"]
     span = TimeRange(FIRST, NOW)
     assert totals(answered(found, span, DAY, scope=Scope(frozenset({"p"})))) == {"p": (HOUR, 0, 0)}
-    # Views of jobs that lived before the range are read again, in full.
+    # Views of jobs that started before the range are read again, in full.
     monkeypatch.setattr(FakeRegistry, "list_job_views", lambda *_: [])
     assert answered(found, TimeRange(FIRST + HOUR // 2, NOW), DAY).groups == []
 

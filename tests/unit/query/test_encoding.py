@@ -1,4 +1,4 @@
-"""Every question and every result crosses a border between processes and arrives as an equal value."""
+"""Tests that every question and every result crosses the border between processes as an equal value."""
 
 from collections.abc import Callable, Generator, Iterator
 from typing import Any, get_origin
@@ -47,7 +47,7 @@ SIMPLE: dict[Any, st.SearchStrategy[Any]] = {
 
 
 def contents(shape: Any) -> list[Any]:
-    """The types within a type."""
+    """Return the types within a type."""
     names = ("item_type", "key_type", "value_type")
     found = [getattr(shape, name) for name in names if hasattr(shape, name)]
     found += [*getattr(shape, "item_types", ()), *getattr(shape, "types", ())]
@@ -96,12 +96,12 @@ COMPOSITE: dict[Any, Callable[[Any, Any, int], st.SearchStrategy[Any]]] = {
 
 
 def _later(shape: Any, depth: int) -> st.SearchStrategy[Any]:
-    """The values of a type that may contain itself."""
+    """Return a deferred strategy for a type that may contain itself."""
     return st.deferred(lambda: values(shape, depth))
 
 
 def values(shape: Any, depth: int = 0) -> st.SearchStrategy[Any]:
-    """Random values of a type of msgspec."""
+    """Return a strategy for random values of a msgspec type."""
     for found in (SPECIAL.get(getattr(shape, "cls", None)), SIMPLE.get(type(shape))):
         if found is not None:
             return found

@@ -1,4 +1,4 @@
-"""Whom questions are answered about, which series answer them, and how lines are called."""
+"""Tests of the executor: the jobs that queries cover, the series that answer them, and the names of lines."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -161,7 +161,7 @@ class TestScope:
 
 
 class TestViews:
-    """Several jobs at once, as far as the caller may see them."""
+    """Tests of several jobs at once, within the caller's scope."""
 
     def test_those_that_the_caller_sees(self, house):
         house.registry.add_job(Job(id="j1", user="ann", recorded=True), [Replica(name="w", reason="secret")])
@@ -306,7 +306,7 @@ class TestDerivations:
 class TestDevices:
     @pytest.fixture
     def lent(self, house: House) -> House:
-        """gpu0 of n1: nobody's samples each minute of the hour, the job's from minute 20 to 40."""
+        """Store samples of gpu0 of n1 for each minute of the hour, allocated to a job from minute 20 to 40."""
         end = START + 40 * MINUTE
         house.registry.add_job(
             running_job(),

@@ -1,4 +1,4 @@
-"""Gaps, against what pandas says of the same samples."""
+"""Tests of gaps, compared with pandas' analysis of the same samples."""
 
 import numpy as np
 import pandas as pd
@@ -23,7 +23,7 @@ ALL = Scope(None)
 
 
 def quality(times_of, start, end, metric="cpu.time"):
-    """Of a job whose replicas were sampled at those times."""
+    """Return the data quality of a job whose replicas were sampled at those times."""
     store, registry = MemoryStore(), FakeRegistry()
     series = [Series(metric, "lab", node="n1", job="j", replica=name) for name in times_of]
     times = [np.asarray(one, np.int64) for one in times_of.values()]
@@ -38,7 +38,7 @@ def quality(times_of, start, end, metric="cpu.time"):
 
 @st.composite
 def sampled(draw, most=600, least=60):
-    """Times of samples at an interval, each a little early or late, with spans in which there are none."""
+    """Draw times of samples at an interval, each slightly early or late, with spans without samples."""
     interval = draw(st.sampled_from([SECOND, 5 * SECOND, 10 * SECOND, 15 * SECOND, 57 * SECOND]))
     count = draw(st.integers(least, most))
     generator = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
@@ -61,7 +61,7 @@ def test_gaps_are_those_that_pandas_finds(drawn):
     for (name, times), (interval, _) in zip(times_of.items(), drawn, strict=True):
         [own] = [one for one in found.replicas if one.replica == name]
         assert own.samples == len(times)
-        if own.interval is None:  # its life is short beside the steps of the job
+        if own.interval is None:  # its life is short compared with the steps of the job
             assert len(np.unique(times // found.step)) < 8
             assert own.gaps == 0
             continue
@@ -76,7 +76,7 @@ def test_gaps_are_those_that_pandas_finds(drawn):
         return
     near = {(name, start, end) for name, start, end, _ in expected}
     reported = {(gap.replica, gap.start, gap.end) for gap in found.gaps}
-    # A pause of about two and a half intervals is on the edge: whoever estimates the interval may see it either way.
+    # A pause of about two and a half intervals is a borderline case: estimates of the interval may differ.
     edge = {
         row for row in near ^ reported if (row[2] - row[1]) <= 3 * dict(zip(times_of, drawn, strict=True))[row[0]][0]
     }
@@ -91,14 +91,14 @@ def test_gaps_are_those_that_pandas_finds(drawn):
 def test_in_long_steps_what_is_missing_is_counted_all_the_same(drawn, step):
     interval, times = drawn
     frame = pd.DataFrame({"time": times, "step": times // step})
-    # A question has hundreds of steps, of a very large job thirty; of two of them nobody can say which one is usual.
+    # A query has hundreds of steps, thirty for a very large job; two steps are too few to tell the usual one.
     assume(frame.step.nunique() >= 10)
     steps = frame.groupby("step").time.agg(["first", "last", "count"])
     found = find_gaps(Presence(*(steps[name].to_numpy(np.int64) for name in ("first", "last", "count"))))
     pauses = np.diff(times) / interval
     expected = np.rint(pauses[pauses > 2.5]).astype(int) - 1
     per_step = max(step // interval, 1)
-    # What is below a hundredth of a step is within the jitter of its interval, and lone samples add up inside a step.
+    # Less than a hundredth of a step is within the jitter of its interval, and lone samples add up inside a step.
     lone = int(((pauses > 1.5) & (pauses <= 2.5)).sum())
     assert found.missing.sum() <= expected.sum() + lone + 2 + 0.02 * len(times)
     assert found.interval == pytest.approx(interval, rel=0.15)
@@ -150,7 +150,7 @@ def test_a_replica_that_lived_for_a_few_steps_of_a_long_job_is_not_judged():
 @settings(max_examples=150, deadline=None)
 @given(sampled(least=20), st.sampled_from([SECOND, 10 * SECOND, 15 * SECOND, MINUTE]))
 def test_steps_stand_for_the_time_in_which_there_were_samples(drawn, step):
-    """Whatever the steps: they stand for all of the time, but for that of gaps between samples."""
+    """Steps of any length stand for the whole time except the gaps between samples."""
     interval, times = drawn
     assume(len(times) > 40)
     number = times // step

@@ -1,4 +1,4 @@
-"""Nodes, loads, lists and reports of resource groups, and what a scope hides of them."""
+"""Tests of nodes, loads, lists and reports of resource groups, and of the parts that a scope hides."""
 
 from typing import Any
 
@@ -39,7 +39,7 @@ def house() -> House:
 
 
 class TestLoads:
-    """What runs on each node, and how the sums agree with those of the group."""
+    """Tests of the load of each node, whose sum equals the load of the group."""
 
     def loads(self, house: House, scope: Scope = ALL) -> dict[str, NodeLoad]:
         found = house.executor.run(NodeLoadsQuestion(group=RG, range=SPAN), scope)
@@ -112,7 +112,7 @@ class TestLoads:
 
 
 class TestListing:
-    """Which groups there are."""
+    """Tests of the list of groups."""
 
     def listed(self, house: House, scope: Scope = ALL, **changes: Any) -> list[str]:
         return [one.name for one in house.executor.run(ResourceGroupsQuestion(**changes), scope)]

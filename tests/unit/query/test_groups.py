@@ -1,4 +1,4 @@
-"""Who used how much of a resource group: told once more by hand, and what belongs to somebody else stays unseen."""
+"""Tests of usage of a resource group by user: compared with a second computation, without data of other owners."""
 
 import pytest
 from hypothesis import given, settings
@@ -321,7 +321,7 @@ _JOBS = st.lists(
 @settings(max_examples=60)
 @given(_JOBS)
 def test_the_rate_of_any_group_is_that_of_a_slow_count(jobs):
-    """Each replica's usage is a list of tenths of a core, one every 10 seconds."""
+    """Each replica's usage is a list of tenths of a core, one value every 10 seconds."""
     store, registry = MemoryStore(), Registry()
     house = House(store, registry, Executor(store, registry, SetClock(), Limits()))
     registry.stored_nodes = [Node(name="n", resource_group="rg")]

@@ -1,4 +1,4 @@
-"""A caller with a narrow scope gets the answers of a server on which nothing outside the scope exists."""
+"""Tests that a caller with a narrow scope gets the answers of a server without any data outside the scope."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -187,7 +187,7 @@ def add(world: World, project: str, job: str) -> None:
 
 @pytest.fixture(scope="module")
 def worlds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[list[tuple[str, str]]], World]]:
-    """Return a function that gives the world of these jobs beside `p/open`. Scopes share it with its caches."""
+    """Yield a function that returns the world of these jobs beside `p/open`. Scopes share it with its caches."""
     made: dict[tuple[tuple[str, str], ...], World] = {}
 
     def make(hidden: list[tuple[str, str]]) -> World:
@@ -270,7 +270,7 @@ OF_COMMANDS = {
     "LogPageQuestion",
     "RulesQuestion",
 }
-"""Types of questions that the commands of the server answer, from answers to other questions."""
+"""Types of questions that the server's commands answer, using answers to other questions."""
 
 
 def outcome(world: World, question: Question[Any], scope: Scope) -> tuple[str, Any]:
@@ -300,7 +300,7 @@ def test_nothing_outside_the_scope_shows_in_an_answer(worlds, name):
 
 @pytest.mark.parametrize("name", SCOPES)
 def test_a_caller_of_everything_would_see_it(worlds, name):
-    """What a scope hides is in the answers without a scope, so that the comparison can fail."""
+    """Hidden data is in the answers without a scope, so the comparison can fail."""
     alone, full = worlds([]), worlds(HIDDEN[name])
     different = {type(one) for one in QUESTIONS if not is_same(one, alone, full, Scope(None))}
     assert different == {type(one) for one in QUESTIONS}

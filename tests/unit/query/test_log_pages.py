@@ -1,4 +1,4 @@
-"""Pages of lines while others are written: nothing comes twice, nothing that was there is left out."""
+"""Tests of pages of lines during writes: no line comes twice, no earlier line is missing."""
 
 from hypothesis import given
 from hypothesis import strategies as st

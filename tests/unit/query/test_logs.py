@@ -1,4 +1,4 @@
-"""Questions about log lines: whose they are, what is refused, and whole selections in pages."""
+"""Tests of questions about log lines: their owners, refusals, and whole selections in pages."""
 
 import random
 

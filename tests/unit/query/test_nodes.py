@@ -1,4 +1,4 @@
-"""Machines as they are now: one for each name in a cluster, in the state that its silence gives it."""
+"""Tests of the current list of nodes: one for each name in a cluster, with a state derived from its silence."""
 
 import pytest
 from tests.support.fakes import NOW, FakeRegistry, SetClock

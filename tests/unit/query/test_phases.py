@@ -1,4 +1,4 @@
-"""The phases of a job: against runs whose pieces are known, and for any facts whatever."""
+"""Tests of the phases of a job: against runs with known pieces, and for arbitrary facts."""
 
 import numpy as np
 import pytest
@@ -41,7 +41,7 @@ NAMED = {
 
 
 def sound(found):
-    """The spans fill the range without a gap, none is empty, and the totals are theirs."""
+    """Check that the spans fill the range without a gap, that none is empty, and that the totals are their sums."""
     edges = [found.start, *(span.end for span in found.spans)]
     assert [span.start for span in found.spans] == edges[:-1]
     assert edges[-1] == found.end
@@ -133,7 +133,7 @@ def test_a_measurement_that_begins_late_or_stops_leaves_time_unattributed():
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10**7), st.integers(0, 10**8))
 def test_a_job_that_was_measured_late_was_queued_until_its_recorded_start_alone(queued, unmeasured):
-    """A replica without a recorded start has the time of its first sample."""
+    """A replica without a recorded start starts at its first sample."""
     first = CREATED + queued + unmeasured
     end = first + 4_000_000
     job = Job(id="j", state=JobState.RUNNING, created=CREATED, start=CREATED + queued, first_sample=first)
@@ -185,7 +185,7 @@ def test_an_attempt_whose_end_nobody_reported_ended_with_its_last_sample():
 
 
 def steps_of(run, saved):
-    """The numbers of steps as the program reports them, the second attempt from a checkpoint on."""
+    """Return the numbers of steps that the program reports; the second attempt continues from a checkpoint."""
     time, number = [], []
     for attempt, first in enumerate((0, saved)):
         own = [end for kind, _, end, of in run.pieces if kind == "communicate" and of == attempt]
@@ -227,7 +227,7 @@ def test_very_many_restarts_are_bounded():
 
 @pytest.mark.parametrize(("late", "prolog"), [(20_000, 0), (200_000, 200_000)])
 def test_between_an_allocation_and_the_first_sample_a_prolog_runs(late, prolog):
-    """A scheduler that allocates says that replicas start with their nodes; an agent takes a moment to find them."""
+    """An allocating scheduler reports the start of replicas with their nodes; an agent finds them a moment later."""
     start, end = CREATED + 60_000, CREATED + 4_000_000
     time = np.arange(start + late, end, 10_000)
     work = Course(time, time + 10_000, np.where(time > start + 500_000, 0.9, 0.0))
@@ -294,7 +294,7 @@ def test_a_text_that_announces_a_checkpoint_begins_it(first):
 
 @st.composite
 def records(draw):
-    """Any record with any replicas, events and samples: none of it has to make sense."""
+    """Draw any record with any replicas, events and samples, which may contradict each other."""
     moment = st.none() | st.integers(0, 10**6)
     states = st.sampled_from(JobState)
     replicas = [

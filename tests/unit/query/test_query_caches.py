@@ -1,4 +1,4 @@
-"""What is kept from one question to the next never changes an answer."""
+"""Tests that data cached from one query to the next never changes an answer."""
 
 import bisect
 from collections.abc import Hashable, Sequence
@@ -62,7 +62,7 @@ def _encoded(result: MetricResult) -> bytes:
 
 
 def _inside(columns: SampleColumns | BucketColumns, span: TimeRange, cuts: Sequence[int]) -> list[tuple[Any, ...]]:
-    """Return what the columns say of a span: the samples, or the statistics of each series between two cuts."""
+    """Return the columns' content in a span: the samples, or the statistics of each series between two cuts."""
     if isinstance(columns, SampleColumns):
         return list(zip(columns.index.tolist(), columns.time.tolist(), columns.value.tolist(), strict=True))
     joined: dict[tuple[int, int], list[Any]] = {}
@@ -78,9 +78,9 @@ def _inside(columns: SampleColumns | BucketColumns, span: TimeRange, cuts: Seque
 
 
 class Interleaved(RuleBasedStateMachine):
-    """Writes, late and repeated ones among them, roll-ups, deletions and questions in any order.
+    """State machine of writes, late and repeated writes, roll-ups, deletions and queries in any order.
 
-    The oracle is an executor that was just made, on the plain engine.
+    The oracle is a new executor on the plain engine.
     """
 
     @initialize(
@@ -99,7 +99,7 @@ class Interleaved(RuleBasedStateMachine):
 
     @rule(filled=st.integers(0, 20))
     def start(self, filled: int) -> None:
-        """Begin anew on what the engine has, and bring some of it to memory."""
+        """Start a new executor on the engine's data, and load a part of the data into memory."""
         length, window, bound = self.sizes
         self.store = WindowedStore(self.engine, self.clock, length_ms=length, bound=window)
         self.store.fill(filled)
@@ -157,7 +157,7 @@ class Interleaved(RuleBasedStateMachine):
     def allocate(
         self, node: int, device: int, start: int, length: int | None, rank: int | None, *, others: bool
     ) -> None:
-        """A device of worker-1, at its beginning for no time; it may go on from where it was."""
+        """Allocate a device of worker-1; without a length it has no end, and ``go_on`` may extend it."""
         begin = START + start * MINUTE
         one = Allocation(
             replica="worker-1",
@@ -211,7 +211,7 @@ class Interleaved(RuleBasedStateMachine):
         growth=st.booleans(),
     )
     def ask_for_series(self, start: int, length: int, cuts: list[int], *, growth: bool) -> None:
-        """Ask again and again, so that the cached parts answer too."""
+        """Query repeatedly, so that the cached parts answer too."""
         series = tuple(dict.fromkeys(one for one, _ in self.written))
         span = TimeRange(START + start, START + start + length)
         places = tuple(sorted({span.start_ms, *(START + cut for cut in cuts), span.end_ms}))
@@ -276,7 +276,7 @@ def test_a_device_that_goes_on_does_not_change_the_layout_of_a_job_and_a_new_one
         return [one.device for one in lines], list(layouts.values())
 
     assert ask(("gpu0", 1)) == ask(("gpu0", 50))
-    # Seen once, and so for no time: then for some.
+    # An allocation seen once has no duration, and its device gets no line.
     assert ask(("gpu0", 50), ("gpu1", 0))[0] == ["gpu0"]
     assert ask(("gpu0", 50), ("gpu1", 50))[0] == ["gpu0", "gpu1"]
     assert ask(("gpu0", 50), ("gpu1", 0))[0] == ["gpu0"]
@@ -297,7 +297,7 @@ def test_series_are_read_as_they_are_listed_or_in_the_order_of_their_keys(in_ord
 
 @pytest.fixture
 def partly_measured():
-    """A job on gpu0 of n1 whose utilization is measured and whose power is not: the store, registry, and a query."""
+    """Return store, registry and query of a job on gpu0 of n1 with measured utilization and without measured power."""
     registry = FakeRegistry()
     allocation = Allocation(replica="worker-1", node="n1", device="gpu0", start=START)
     registry.add_job(running_job(), allocations=[allocation])
@@ -334,7 +334,7 @@ def test_a_series_without_a_job_that_begins_later_is_in_the_answer(partly_measur
 
 
 def test_a_node_that_the_registry_has_later_is_looked_at(partly_measured):
-    """Its series are stored before the registry says in which cluster it is."""
+    """Its series are stored before the registry knows its cluster."""
     store, registry, executor, query = partly_measured
     other = Series("gpu.power", node="n1", device="gpu0", cluster="c")
     store.append_all((batch_of({(other, START + MINUTE): 300.0}),), FOREVER)
@@ -402,7 +402,7 @@ def test_memory_is_bounded(bound):
 
 
 def test_an_encoded_answer_outlives_samples_whose_time_is_over_by_an_hour_at_most():
-    """Nobody writes to a job that has ended: what the engine then lets go of is told by no write."""
+    """An ended job gets no writes, so no write reports that the engine has dropped its expired samples."""
     engine, registry, clock = MemoryStore(), FakeRegistry(), SetClock()
     registry.add_job(running_job())
     store = WindowedStore(engine, clock, length_ms=8 * HOUR, bound=2**26)
@@ -419,13 +419,13 @@ def test_an_encoded_answer_outlives_samples_whose_time_is_over_by_an_hour_at_mos
     query = MetricQuery(subject=JobRef("j1"), metrics=("memory.usage",), range=span, step_ms=HOUR, by=By.REPLICA)
 
     def ask() -> list[bytes]:
-        """Two answers; what is made for them is in ``made``."""
+        """Return two answers; ``made`` has the encodings made for them."""
         made.clear()
         return [executor.run(EncodedQuestion(query, "plain"), ALL) for _ in range(2)]
 
     first = ask()
     assert (first[0], len(made)) == (first[1], 1)
-    engine.delete_job(series.job_key)  # as the engine does it by itself, when their time is over
+    engine.delete_job(series.job_key)  # as the engine itself does when the samples expire
     assert (ask(), len(made)) == (first, 0)
     clock.time_ms += HOUR
     ask()

@@ -1,4 +1,4 @@
-"""Buckets merge in any grouping to the same; counters count from the last sample before, and resets from zero."""
+"""Tests of buckets: any grouping merges equally; counters count from the previous sample, and resets from zero."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""A replica that restarted elsewhere has its devices once, in every answer about its job."""
+"""Tests of replicas that restarted elsewhere: every answer about the job counts their devices once."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ WATTS = 300.0
 
 
 class House:
-    """A job whose replicas have devices, on a store and a registry in memory."""
+    """Job whose replicas have devices, on a store and a registry in memory."""
 
     def __init__(self) -> None:
         self.store, self.registry, self.clock = MemoryStore(), FakeRegistry(), SetClock()
@@ -82,7 +82,7 @@ def test_every_sample_of_a_member_weighs_alike():
     house.put(of("gpu0", "n1"), 0, 45 * MINUTE, 100.0)
     house.put(of("gpu0", "n2", 1), 45 * MINUTE, HOUR, 500.0)
     assert house.value("gpu.power") == 200.0
-    # Beside a replica that stays where it is, the one that moved counts once.
+    # Next to a replica that stays where it is, the moved one counts once.
     house.put(of("gpu0", "n3", replica="worker-1"), 0, HOUR, 400.0)
     assert house.value("gpu.power", aggregate=None) == 300.0
     assert house.value("gpu.power") == 600.0
@@ -124,7 +124,7 @@ def test_energy_and_memory_of_a_job_that_restarted():
 
 @st.composite
 def lives(draw: st.DrawFn) -> list[list[tuple[str, list[str]]]]:
-    """For each replica its stays: a node, and devices of it; always as many."""
+    """Draw the stays of each replica: a node, and an unchanging number of devices of it."""
     found = []
     for _ in range(draw(st.integers(1, 3))):
         count = draw(st.integers(1, 3))
@@ -137,7 +137,7 @@ def lives(draw: st.DrawFn) -> list[list[tuple[str, list[str]]]]:
 @settings(deadline=None, max_examples=60)
 @given(lives(), st.sampled_from([MINUTE, 7 * MINUTE, 20 * MINUTE, HOUR]), st.data())
 def test_power_is_constant_however_often_replicas_restart(stays, step, data):
-    """Each device draws the same, so a job does, from its first bucket to its last."""
+    """Each device draws constant power, so a job does too, from its first bucket to its last."""
     house = House()
     for number, own in enumerate(stays):
         cuts = sorted(
@@ -167,7 +167,7 @@ def seen(node: str, device: str, first: int, last: int) -> Allocation:
 
 
 class TestWithoutAttempts:
-    """Samples whose sender does not know of attempts."""
+    """Tests of samples whose sender does not send attempts."""
 
     @pytest.mark.parametrize(("node", "device"), [("n2", "gpu0"), ("n1", "gpu1"), ("n2", "gpu5")])
     @pytest.mark.parametrize(("begin", "factor"), [(HALF, 1), (HALF - 10 * SECOND, 1), (10 * MINUTE, 2)])
@@ -193,7 +193,7 @@ class TestWithoutAttempts:
         assert house.value("gpu.power") == 2 * WATTS
 
     def test_first_samples_do_not_follow_each_other(self):
-        """Of each device one sample, each at another moment."""
+        """Each device has a single sample, each at another moment."""
         house = House()
         for number in range(4):
             house.put(of(f"gpu{number}", "n1"), number, number + 1)
@@ -217,7 +217,7 @@ class TestWithoutAttempts:
 
 
 def test_devices_that_were_measured_for_nobody_follow_each_other_too():
-    """The attempts of the replica say when it had which."""
+    """The attempts of the replica determine the times of its devices."""
     house = House()
     for node in ("n1", "n2"):
         house.put(Series("gpu.power", node=node, device="gpu0"), 0, HOUR)
@@ -230,7 +230,7 @@ def test_devices_that_were_measured_for_nobody_follow_each_other_too():
 
 
 class TestLatest:
-    """The newest values, five minutes after the restart at most."""
+    """Tests of the newest values, five minutes after the restart at most."""
 
     def house(self) -> House:
         house = House()
@@ -248,7 +248,7 @@ class TestLatest:
 
 
 def test_an_import_of_a_job_that_moved(tmp_path):
-    """The whole way: samples without attempts, and the registry that follows who had which device."""
+    """The server gets samples without attempts, and its registry derives the allocations of devices."""
     server = serving(tmp_path / "data")
     begin = server.clock.time_ms - HOUR
     rows = []

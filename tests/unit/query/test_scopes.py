@@ -1,4 +1,4 @@
-"""A scope that is narrower than whole projects gets an answer only to the questions that are open to it."""
+"""Tests of scopes narrower than whole projects: they get answers only to questions that are open to them."""
 
 from typing import Any
 
@@ -41,7 +41,7 @@ def test_every_question_is_answered_in_one_place():
     executor = Executor(MemoryStore(), FakeRegistry(), SetClock(), Limits())
     answered, commanded = set(executor.question_types), set(commands._HANDLERS)
     assert answered | commanded == set(KINDS)
-    # The commands ask the executor in the scope of a listing, which may be another one.
+    # The commands query the executor in the scope of a listing, which may differ.
     assert {kind.__name__ for kind in answered & commanded} == {"JobFactsQuestion", "NodeFactsQuestion"}
 
 

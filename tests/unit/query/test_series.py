@@ -1,4 +1,4 @@
-"""Questions about series as they are stored, within what the asker may see."""
+"""Tests of questions about stored series, within the caller's scope."""
 
 from dataclasses import replace
 
@@ -165,7 +165,7 @@ def test_samples_come_from_memory_where_it_has_all(store, length):
 
 
 def test_brief_questions_are_answered_from_memory_alone():
-    """A list that was found before, and samples that are all in memory; nothing else, and nothing hidden."""
+    """Memory answers if the list was found before and all samples are in memory, for the same scope only."""
     engine = MemoryStore()
     windowed = WindowedStore(engine, SetClock(), length_ms=HOUR, bound=1 << 24)
     times = np.arange(NOW - 10 * MINUTE, NOW, 7_000)

@@ -1,4 +1,4 @@
-"""The plan covers the range once, in order, from sources that answer exactly; and refuses what is too much."""
+"""Tests of the query plan: it covers the range once, in order, from exact sources, and refuses excessive queries."""
 
 import pytest
 from hypothesis import given

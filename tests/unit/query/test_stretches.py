@@ -1,4 +1,4 @@
-"""Stretches of time in which a condition held, against a search through all of them."""
+"""Tests of stretches of time in which a condition held, against an exhaustive search."""
 
 from itertools import pairwise
 
@@ -11,7 +11,7 @@ from jobmeter.query.stretches import find_steady_stretches
 
 @st.composite
 def conditions(draw):
-    """Points with gaps between some of them, and whether a condition was true at each."""
+    """Draw points with gaps between some of them, and the truth of a condition at each."""
     pauses = draw(st.lists(st.tuples(st.integers(1, 3), st.integers(0, 4)), min_size=1, max_size=22))
     width = np.array([length * 10 for length, _ in pauses], np.int64)
     unseen = np.array([gap * 10 if gap > 2 else 0 for _, gap in pauses], np.int64)
@@ -43,9 +43,9 @@ def test_stretches_are_dense_long_and_apart(drawn, share, hold):
 @given(conditions(), st.sampled_from([0.6, 0.75, 0.9]))
 def test_no_longer_stretch_was_overlooked(drawn, share):
     time, until, true = drawn
-    hold = 10_000  # exceptions of any length are bridged: the share alone decides
+    hold = 10_000  # exceptions of any length are bridged: only the share decides
     shifted = until.copy()
-    shifted[-1] += hold * 10  # and the end is long enough for any
+    shifted[-1] += hold * 10  # the last point is long enough for any exception
     true[-1] = True
     places = np.flatnonzero(true)
     longest = max(

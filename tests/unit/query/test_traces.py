@@ -1,4 +1,4 @@
-"""Questions about traces on the engine itself."""
+"""Tests of questions about traces on the real engine."""
 
 from datetime import UTC, datetime
 

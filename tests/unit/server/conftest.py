@@ -8,7 +8,7 @@ from jobmeter.server.native import endpoint
 
 @pytest.fixture(autouse=True)
 def _encoded(request, monkeypatch):
-    """With ``--encode-questions``, answer as if the executor was another process."""
+    """With ``--encode-questions``, encode questions and answers as if the executor was another process."""
     if request.config.getoption("--encode-questions"):
         monkeypatch.setattr(app, "Executor", EncodingExecutor)
         for module in (dialect_router, endpoint):

@@ -1,4 +1,4 @@
-"""Files of TLS: a wrong one is named with its problem."""
+"""Tests of TLS files: an invalid file is named with its problem."""
 
 import pytest
 from tests.support import certificates

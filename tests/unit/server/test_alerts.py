@@ -1,4 +1,4 @@
-"""Alerts in a whole server: rules evaluated, states stored, questions answered within their scope."""
+"""Tests of alerts in a whole server: rules evaluated, states stored, queries answered within their scope."""
 
 import json
 from pathlib import Path
@@ -364,7 +364,7 @@ def test_a_series_moves_no_alert_to_another_project_or_out_of_it(tmp_path):
     server = serving(tmp_path / "data", alert_rules=str(tmp_path / "rules.yml"))
     server.clock.time_ms += SECOND
     now = server.clock.now_ms()
-    # The first project names the second one in a label; beside that both send a series with the same labels.
+    # The first project names the second one in a label; otherwise both send series with the same labels.
     for project, labels in (("first", ()), ("first", (("project", "second"),)), ("second", ())):
         series = Series("external.load_now", labels=labels, project=project)
         reply = server.ingest(frames.samples([(series, [(now - SECOND, 5.0)])]), server.key("writer", project))
@@ -409,7 +409,7 @@ def test_one_of_two_servers_evaluates_and_the_other_takes_over(tmp_path):
     assert states(one)["Loaded"] == "pending"
     assert states(two) == states(one)
     assert {rule.health for group in two.list_rules() for rule in group.rules} == {"unknown"}
-    # The first one dies. Its lease ends, and the time that the alert has waited counts.
+    # The first server dies. Its lease ends, and the time that the alert has been pending counts.
     first.clock.time_ms += 61 * SECOND
     load(first, 9.0)
     two.round()
@@ -429,7 +429,7 @@ def test_a_server_that_lost_its_lease_for_a_time_reads_the_states_again(tmp_path
     first.clock.time_ms += SECOND
     load(first, 9.0)
     one.round()
-    # The first one stands still. Another one takes the lease, changes states, and stops.
+    # The first server stalls. Another server takes the lease, changes states, and stops.
     first.clock.time_ms += 61 * SECOND
     load(first, 9.0)
     two.round()

@@ -1,4 +1,4 @@
-"""One job asked through every API: after conversion of units all give the figures of pandas."""
+"""Tests that all APIs give pandas' figures for a job, after conversion of units."""
 
 import itertools
 import json
@@ -25,7 +25,7 @@ Means = dict[tuple[str, int], float]
 
 
 class Drawn(NamedTuple):
-    """A random job: its samples, and the figures that every API must give."""
+    """Random job: its samples, and the figures that every API must give."""
 
     job: str
     start: int
@@ -72,7 +72,7 @@ def jobs(draw: st.DrawFn) -> Drawn:
     for metric, scale in scales.items():
         parts = []
         for replica in replicas:
-            # No sample lies on a minute: PromQL's windows are open at the left, ours at the right.
+            # No sample lies on a minute: PromQL's windows exclude their start, ours exclude their end.
             times = np.arange(start + 1, start + minutes * MINUTE, interval) + random.integers(0, interval - 2)
             times = times[times < start + minutes * MINUTE]
             measured = random.random(minutes) >= gap
@@ -141,7 +141,7 @@ def get(server: Serving, path: str, **query: Any) -> Any:
     return reply.json()
 
 
-# Each function asks for the means of one of our metrics, and converts names and units to ours.
+# Each function queries the means of one of our metrics, and converts names and units to ours.
 
 
 def of_native(server: Serving, drawn: Drawn, metric: str) -> Means:
@@ -216,9 +216,9 @@ APIS: Mapping[str, Callable[[Serving, Drawn, str], Means]] = {
     "PromQL": of_promql,
 }
 LACKING = {("PAI-DLC", "gpu.memory.usage"), ("ModelArts", "gpu.memory.usage")}
-"""Metrics that an API does not have: both have the utilization of a limit that is not drawn."""
+"""Metrics that an API lacks: both APIs have the utilization of a limit that is not drawn."""
 
-# Each function asks for the reported losses, by time.
+# Each function queries the reported losses, by time.
 
 
 def losses_of_mlflow(server: Serving, _: Drawn, run: str) -> dict[int, float]:

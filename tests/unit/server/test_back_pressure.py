@@ -1,4 +1,4 @@
-"""More than can be written: every door says so with 429 and a time to come back, and nothing of it is kept."""
+"""Tests of overload: every write API refuses with 429 and a time to retry, and keeps none of the request."""
 
 import json
 import threading
@@ -19,7 +19,7 @@ DOORS = ("native", "remote write", "opentsdb")
 
 
 class BlockingStore(MemoryStore):
-    """Lets an append end when it is told to."""
+    """Store whose appends block until a test opens the gate."""
 
     def __init__(self):
         super().__init__()
@@ -49,7 +49,7 @@ def send(server, path):
 
 @pytest.fixture
 def blocked(tmp_path):
-    """A server that is writing one request and has another waiting, with room for no more."""
+    """Yield a server that is writing one request and has another one waiting, with no more room."""
     store = BlockingStore()
     server = serving(tmp_path / "data", store)
     pipeline = server.application.services.pipeline

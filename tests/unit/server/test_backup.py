@@ -1,4 +1,4 @@
-"""Where a backup may lie, and that a damaged one is refused before anything of it is restored."""
+"""Tests of backups: the permitted locations, and the refusal of a damaged backup before the restore begins."""
 
 from contextlib import closing
 from pathlib import Path
@@ -22,7 +22,7 @@ _CPU = {"metric": "cpu.usage", "job": "j1", "replica": "worker-0", "node": "n1"}
 
 
 def backed_up(server: Serving, target: Path) -> list[Path]:
-    """A backup with something in it; gives its files."""
+    """Make a backup with data in it; return its files."""
     server.ingest(samples([(_CPU, [(NOW - 1000, 1.0)])]))
     assert server.call("POST", "/backup", {"directory": str(target)}).status == 200
     return sorted(path for path in target.rglob("*") if path.is_file())
@@ -77,7 +77,7 @@ def test_a_damaged_backup_is_not_restored(server: Serving, tmp_path: Path, monke
                 path.unlink()
             else:
                 path.write_bytes(broken)
-            # Without its manifest a backup passes for one of an earlier program.
+            # A backup without its manifest is taken for an earlier program's.
             if broken is not None or path.name != MANIFEST:
                 with pytest.raises(ConfigurationError, match=path.name):
                     bring_back(settings, tmp_path / "backup")

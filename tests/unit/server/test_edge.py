@@ -28,7 +28,7 @@ def _usage():
 
 
 class _Router:
-    """Takes the paths below its prefix and does what it is told."""
+    """Router that takes the paths below its prefix and runs the work of a test."""
 
     prefixes = ()
 
@@ -212,7 +212,7 @@ def test_send_is_concurrent():
 
 
 class _Handler:
-    """See ``Handler``: for anybody; says where it was asked."""
+    """Handler without authorization, see ``Handler``: it answers "memory" or "worker", by where it runs."""
 
     rule = AccessRule("where", None, ())
     body_bytes, memory_bytes = 100_000, MEMORY_BYTES

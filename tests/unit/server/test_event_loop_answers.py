@@ -1,4 +1,4 @@
-"""What memory knows is answered on the event loop; what it does not know, and what changes more, takes a thread."""
+"""Tests of threads: answers from memory run on the event loop, other queries and changes take a thread."""
 
 import pytest
 from tests.support.fakes import NOW
@@ -12,7 +12,7 @@ DLC = "/api/v1/jobs/j1/metrics?MetricType=GpuCoreUsage&TimeStep=5m"
 
 @pytest.fixture
 def turns(monkeypatch):
-    """The lanes that were taken, in order."""
+    """Record the names of the lanes that were taken, in order."""
     taken: list[str] = []
     run = Lane.run
 

@@ -186,7 +186,7 @@ def test_what_is_left_of_a_refused_body_is_dropped_within_bounds():
         await exchange.drop_rest(20)
         return await exchange.receive()
 
-    # Two were read before the refusal, and four dropped.
+    # Two parts were read before the refusal, and four dropped.
     assert asyncio.run(refused())["more_body"] is True
     assert (b"connection", b"close") in sent[0]["headers"]
 

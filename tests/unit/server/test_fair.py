@@ -1,4 +1,4 @@
-"""Whose work is next: that of the key which used least lately."""
+"""Tests of the fair queue: the next work is that of the key with the least recent use."""
 
 import pytest
 from tests.support.fakes import SetClock
@@ -9,7 +9,7 @@ from jobmeter.server.fair import FairQueue, QueueEntry
 
 
 class Queue:
-    """A queue and the order in which it admits."""
+    """Queue, and the order in which it admits."""
 
     def __init__(self, slots, of_a_key=4):
         self.clock = SetClock()
@@ -23,7 +23,7 @@ class Queue:
         return places
 
     def work(self, key, seconds):
-        """A piece of work of the key that is under way ends after so long."""
+        """End a running piece of the key's work after these seconds."""
         self.clock.time_ms += int(seconds * 1000)
         self.queue.leave(key)
 
@@ -47,7 +47,7 @@ def test_a_quiet_key_s_question_passes_the_200_that_wait():
     assert len(running) == 4
     one.wait("quiet")
     for key in running:
-        # Again and again, though it has used a little by then.
+        # The quiet key passes repeatedly, although it has used a little by then.
         one.work(key, seconds=3)
         assert one.admitted[-1] == "quiet"
         one.work("quiet", seconds=0.01)
@@ -95,7 +95,7 @@ def test_who_gives_up_leaves_the_place_to_others():
     one.work("a", 1)
     assert second.admitted
     assert not first.admitted
-    # Given up at the very moment when the turn came.
+    # The entry is given up at the very moment of its turn.
     (last,) = one.wait("b")
     one.queue.give_up(second)
     assert last.admitted
@@ -128,7 +128,7 @@ def test_keys_without_work_are_forgotten(monkeypatch):
 
 
 def test_as_many_keys_are_remembered_as_is_said():
-    """What a key used counts until so many others came after it."""
+    """The use of a key counts until as many other keys as documented came after it."""
     one = Queue(slots=1, of_a_key=1)
     assert one.queue.enter("heavy")
     one.work("heavy", seconds=5)

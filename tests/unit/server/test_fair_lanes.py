@@ -1,4 +1,4 @@
-"""One key's questions do not keep others from theirs, and cost what a key may spend."""
+"""Tests of query budgets: a key's queries do not block other keys, and they cost what a key may spend."""
 
 import asyncio
 import random
@@ -37,7 +37,7 @@ def lane():
 
 
 def _question(turns, key, work):
-    """What a door runs on a thread."""
+    """Return the work that a request runs on a thread."""
     return lambda: turns.begin(key, turns.open_account(), lambda ticket: ticket.run_and_end(work))
 
 
@@ -106,7 +106,7 @@ def test_who_gives_up_waiting_leaves_the_others_their_turn(lane):
 
 
 def test_a_client_that_leaves_frees_its_slot_when_its_work_ends_and_its_key_pays(lane):
-    """It leaves at the worst moment: a thread has the question, and has not begun to work on it."""
+    """The client leaves at the worst moment: a thread has its question, and has not begun to work on it."""
     clock, charged = SetClock(), []
     turns = Admission(clock, Budget(concurrent=1), lambda rows, seconds: charged.append((rows, seconds)))
     first, is_first_over, has_it, begins, works, ends = (threading.Event() for _ in range(6))
@@ -205,7 +205,7 @@ def test_clients_that_leave_at_any_moment_leave_no_slot_taken_and_all_work_is_ch
 
 
 def test_the_memory_of_a_body_is_reserved_while_a_thread_has_it(lane):
-    """The client leaves while its question waits, and while it is worked on."""
+    """The client leaves while its question waits, and while it is processed."""
     turns = Admission(SystemClock(), Budget(concurrent=1))
     memory = MemoryBudget(1_000)
     account = memory.open_account()
@@ -236,7 +236,7 @@ def test_the_memory_of_a_body_is_reserved_while_a_thread_has_it(lane):
 
 
 def _reading(turns, lane, key, rows, released):
-    """A question that is going to read so many rows, and does not come back before ``released`` is set."""
+    """Send a question that is about to read ``rows`` rows and returns only after ``released`` is set."""
     started: list[str] = []
 
     def work():
@@ -256,7 +256,7 @@ def test_long_questions_of_many_keys_leave_threads_to_short_ones():
 
     async def main(lane):
         answers = [_reading(turns, lane, f"key-{number % 8}", 1_000_000, released) for number in range(200)]
-        # Each was let in, found to be long, and waits without a thread: all but those that run.
+        # Each was admitted and found to be long. All but the running ones wait without a thread.
         await until(lambda: lane.busy == LONG and turns.long.waiting == 200 - LONG)
         await until(lambda: sum(len(started) for _, started in answers) == LONG)
         quiet, _ = _reading(turns, lane, "quiet", 1_000, free)
@@ -308,7 +308,7 @@ def test_seats_are_few_and_fewer_for_one_key():
 
 
 class _Slow(MemoryStore):
-    """Reads wait until they are released."""
+    """Store whose reads wait until they are released."""
 
     def __init__(self):
         super().__init__()
@@ -343,7 +343,7 @@ def test_the_slow_questions_of_one_key_leave_the_server_to_others(tmp_path):
 
 
 class _Connected(MemoryStore):
-    """Reads need one of an engine's connections, and those of one job take long."""
+    """Store whose reads need one of an engine's connections; reads of one job take long."""
 
     def __init__(self, monkeypatch):
         super().__init__()
@@ -400,10 +400,10 @@ def test_a_key_that_has_spent_its_rows_waits_and_others_do_not(spending):
     refused = spending.call("GET", target)
     problem = refused.json()["error"]
     assert problem == {"code": "throttled", "message": "the queries of a key may cost 150 stored rows a minute"}
-    # 50 rows too many, and one to begin with, at 150 a minute.
+    # 50 rows too many, plus one to start with, at 150 a minute.
     assert refused.headers["retry-after"] == "21"
     assert spending.call("GET", target, key=spending.key("reader")).status == 200
-    # Writing is no question.
+    # Writes do not count as queries.
     assert spending.ingest(samples([row("gpu.utilization", POINTS, job="j2")])).status == 200
     spending.clock.time_ms += 21_000
     assert spending.call("GET", target).status == 200

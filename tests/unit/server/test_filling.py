@@ -1,4 +1,4 @@
-"""After a start the window is filled quickly, and an engine that fails is left alone for a while."""
+"""Tests of filling the window: it is fast after a start, and pauses after a failure of the engine."""
 
 import pytest
 from tests.support.fakes import SetClock
@@ -27,7 +27,7 @@ def test_it_goes_on_at_once_while_something_is_left_and_then_rests():
     for _ in range(4):
         waits.append(filling.interval)
         filling.round()
-    assert waits[0] < 0.5  # the first questions go before it
+    assert waits[0] < 0.5  # the first queries run before the filling
     assert max(waits[1:3]) < 0.1
     assert waits[3] > 60
 

@@ -1,8 +1,8 @@
-"""Requests as Grafana's data source for Prometheus sends them, and the answers that it reads.
+"""Tests of requests as Grafana's data source for Prometheus sends them, and of the answers that it reads.
 
 The requests have the methods and parameters of ``pkg/promlib`` and ``packages/grafana-prometheus`` in
-https://github.com/grafana/grafana: queries and searches are posted forms, or in the address where the data source is
-set to GET; values of a label, metadata, rules and the version are always in the address.
+https://github.com/grafana/grafana. Queries and searches are posted forms, or in the address if the data source is set
+to GET. Values of a label, metadata, rules and the version are always in the address.
 """
 
 import math
@@ -111,7 +111,7 @@ def is_metadata(server, data):
 
 
 def is_version(server, data):
-    # Without features the data source takes the server for Prometheus, not for Mimir.
+    # Without features the data source identifies the server as Prometheus, not as Mimir.
     assert data["version"].split(".")[0] == "3"
     assert "features" not in data
 

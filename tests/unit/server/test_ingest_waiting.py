@@ -1,4 +1,4 @@
-"""Bodies that name new series wait for the store together, and hold no thread while they do."""
+"""Tests of bodies with new series: they wait for the store as a group, and hold no thread meanwhile."""
 
 import asyncio
 import threading
@@ -21,7 +21,7 @@ MANY = 3 * WRITE_THREADS
 
 
 class BlockingStore(MemoryStore):
-    """Keeps nothing before it is told to; remembers how many batches came together."""
+    """Store that blocks writes until the gate opens, and records the number of batches in each group."""
 
     def __init__(self):
         super().__init__()
@@ -51,14 +51,14 @@ def server(tmp_path, store):
 
 
 async def send_sample(server: Serving, number: int, gone_after: float | None = None) -> Reply:
-    # Series of this test alone: lists of series that came before need no thread, whichever server they came to.
+    # Series of this test alone: known lists of series need no thread, whichever server they came to.
     rows = [(Series("cpu.usage", job=f"job-{uuid4().hex}"), [(server.clock.now_ms(), float(number))])]
     headers = {"Authorization": f"Bearer {server.admin.token}", "Content-Type": FRAMES}
     return await ask(server.application, "POST", f"{BASE}/ingest", frame(payload(rows)), headers, gone_after)
 
 
 async def until_they_wait(server: Serving, store: BlockingStore, count: int) -> None:
-    """Until so many are with the store or wait for it."""
+    """Wait until ``count`` batches are in the store or wait for it."""
     committer = server.application.services.pipeline.committer
     await until(lambda: sum(store.groups) + committer.waiting >= count)
 
@@ -101,5 +101,5 @@ def test_a_client_that_goes_away_meanwhile_makes_nobody_wait(server, store):
     first, gone, last = asyncio.run(together())
     assert (first.status, last.status) == (200, 200)
     assert not gone.chunks
-    # Who went away may have come to another group than the others.
+    # The batch of the disconnected client may be in another group than the others.
     wait_until(lambda: store.read_statistics().rows["samples"] == 3)

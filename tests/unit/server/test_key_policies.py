@@ -1,4 +1,4 @@
-"""Keys with policies over HTTP: made, changed, refused, and told of in the stream of events."""
+"""Tests of keys with policies over HTTP: creation, changes, refusals, and their events in the stream."""
 
 import json
 

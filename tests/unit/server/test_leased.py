@@ -1,4 +1,4 @@
-"""Several servers on one registry and one engine: one of them rolls up, and none trusts its memory unless told to."""
+"""Tests of servers on one registry and one engine: one rolls up, and none trusts its memory unless configured to."""
 
 import logging
 import threading
@@ -22,7 +22,7 @@ from jobmeter.store.window.store import WindowedStore
 
 
 class Slow:
-    """Work that goes on until it is let go."""
+    """Work that runs until a test releases it."""
 
     name, interval = "roll-up", 60.0
 
@@ -37,7 +37,7 @@ class Slow:
 
 
 class Counting:
-    """Leases that tell when a lease was renewed."""
+    """Leases that signal each attempt to take one."""
 
     def __init__(self, leases: LeaseTable) -> None:
         self.leases = leases
@@ -70,7 +70,7 @@ class Counting:
 
 @pytest.fixture
 def servers(tmp_path: Path):
-    """The leases of two registries on one database, and the clock of both."""
+    """Yield the leases of two registries on one database, and the clock of both."""
     with ExitStack() as stack:
         both = [open_registry(f"sqlite:///{tmp_path / 'registry.db'}", Retention()) for _ in range(2)]
         for one in both:

@@ -1,4 +1,4 @@
-"""What is looked at live: asked once for all, ended for whom it has to end."""
+"""Tests of live queries: they are evaluated once for all viewers, and end for each viewer that must leave."""
 
 import asyncio
 import gzip
@@ -26,7 +26,7 @@ _GPU = {"metric": "gpu.utilization", "job": "j1", "replica": "worker-0", "node":
 
 
 class Sink(Exchange):
-    """A viewer's exchange: what was sent to it."""
+    """Exchange of a viewer, which keeps the sent bytes."""
 
     def __init__(self, *headers):
         self.call = Call("GET", "/", "", headers)
@@ -267,7 +267,7 @@ def test_the_list_reports_running_jobs_and_what_they_use(server):
 
 
 def followed(server, monkeypatch, path, query):
-    """The events of two viewers of one log, and of one with another search: two questions for three viewers."""
+    """Return the events of two viewers of one log and of a third with another search: two queries for three viewers."""
     cookie = cookie_of(sign_in(server, f"Bearer {server.admin.token}"))
     made, update = [], NewestLines.__call__
 

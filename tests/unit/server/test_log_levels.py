@@ -1,4 +1,4 @@
-"""A line that comes with a severity, in whatever form and by whatever way, has a level and is found by it."""
+"""Tests of severities: a line with a severity has a level and is found by it, in any form and by any API."""
 
 import json
 
@@ -17,7 +17,7 @@ SPELLINGS += [(case(name), number) for name, number in _OTHER.items() for case i
 
 
 def found_by_level(server, path):
-    """The level of each text, by what is searched for."""
+    """Return the level of each text, found by a search for each level."""
     found: dict[str, str] = {}
     for level in ("debug", "info", "warning", "error"):
         reply = server.call("GET", f"{path}?query=level:{level}&limit=1000")
@@ -48,7 +48,7 @@ def test_a_pushed_line_as_a_syslog_daemon_forwards_it_says_its_severity_and_its_
     assert [line["severity"] for line in shown] == [priority % 8 for priority in range(192)]
     assert [line["level"] for line in shown] == [_LEVELS[priority % 8] for priority in range(192)]
     assert [shown[at * 8]["facility"] for at in (0, 1, 3, 16, 23)] == ["kern", "user", "daemon", "local0", "local7"]
-    # What the sender says of a line counts more than its text.
+    # The sender's fields count more than the text of the line.
     other = {"text": "<0>as it was", "severity": "info", "facility": "MAIL", "stream": "other"}
     assert server.call("POST", "/nodes/n1/logs", {"lines": [other]}).status == 200
     (line,) = server.call("GET", "/nodes/n1/logs?stream=other").json()["lines"]

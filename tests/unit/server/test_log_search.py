@@ -1,4 +1,4 @@
-"""One language of log searches in every place that takes one: our own API, its live form, ListSyslogs."""
+"""Tests that log searches have the same language in our own API, its live form and ListSyslogs."""
 
 import json
 from typing import Any
@@ -46,7 +46,7 @@ def found(reply):
 
 
 def syslogs(server, query):
-    """The answer of ListSyslogs in its URL form."""
+    """Return the answer of ListSyslogs in its URL form."""
     body = {"FromTime": str(NOW // 1000 - 60), "ToTime": str(NOW // 1000 + 60), "NodeId": "n1", "Query": query}
     headers = {"Authorization": f"Bearer {server.admin.token}", "Content-Type": "application/json"}
     path = "/api/eflo-controller/2022-12-15/ListSyslogs"

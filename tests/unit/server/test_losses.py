@@ -1,4 +1,4 @@
-"""When leases are looked at: never for a time in which nobody could be heard."""
+"""Tests of the times at which leases are checked: times in which no job could be heard do not count."""
 
 from typing import TYPE_CHECKING, cast
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Asked:
-    """A registry that notes what it is asked to mark."""
+    """Registry that records the calls to ``mark_lost``."""
 
     def __init__(self):
         self.rounds = []

@@ -36,7 +36,7 @@ def file(tmp_path):
 
 
 def _mapped(path):
-    """The file's pages in memory, and those of them that this process changed, in bytes."""
+    """Return the resident bytes of the file, and the part that this process has changed."""
     sizes = {"Rss": 0, "Anonymous": 0}
     inside = False
     for line in Path("/proc/self/smaps").read_text().splitlines():
@@ -58,7 +58,7 @@ def test_files_that_are_only_read_leave_memory_and_come_back_as_they_were(file):
 
 
 def _protect(mapping):
-    """Make it as a library's addresses: written once, then only read."""
+    """Protect the mapping as a library's relocated addresses are: written once, then only read."""
     place = ctypes.addressof(ctypes.c_char.from_buffer(mapping))
     libc = ctypes.CDLL(None, use_errno=True)
     protected = libc.mprotect(ctypes.c_void_p(place), ctypes.c_size_t(len(mapping)), mmap.PROT_READ)
@@ -66,7 +66,7 @@ def _protect(mapping):
 
 
 def _resident_file(name):
-    """The resident and the changed bytes of a mapping by its first address."""
+    """Return the resident and the changed bytes of a mapping by its first address."""
     block = Path("/proc/self/smaps").read_text().partition(f"{name:x}-")[2]
     fields = dict(line.split(":", 1) for line in block.splitlines()[1:20] if ":" in line)
     return tuple(int(fields[key].split()[0]) * 1024 for key in ("Rss", "Anonymous"))

@@ -1,4 +1,4 @@
-"""Why one job took longer than another, over HTTP, from samples of jobs that differ in known ways."""
+"""Tests of the explanation of slower jobs, over HTTP, from samples of jobs that differ in known ways."""
 
 import pytest
 from tests.support.fakes import NOW
@@ -13,7 +13,7 @@ STARTS, WORKS = 10, 60
 
 
 def lines(job, waits=0.0, starts=STARTS):
-    """A job whose devices wait a share of the time for storage, so that its work takes so much longer."""
+    """Return samples of a job whose devices wait a share of the time for storage, and whose work is longer by that."""
     works = round(WORKS / (1 - waits))
     until = START + (starts + works) * MINUTE
     times = range(START, until, STEP)

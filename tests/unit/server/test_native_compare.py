@@ -1,4 +1,4 @@
-"""Jobs aligned at their start, with pandas as the oracle of their courses."""
+"""Tests of the comparison of jobs aligned at their start, with pandas as the oracle of their courses."""
 
 import pandas as pd
 import pytest

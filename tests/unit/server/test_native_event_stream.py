@@ -1,4 +1,4 @@
-"""``/events``: one stream, with filters, stable pages and ids; keys are for administrators."""
+"""Tests of ``/events``: a stream with filters, stable pages and ids; events of keys are for administrators."""
 
 import pytest
 from tests.support.frames import records
@@ -93,7 +93,7 @@ def test_what_a_call_did_to_keys_names_its_key(server):
         (link.json()["id"], ("KeyCreated", "KeyRevoked")),
     ):
         assert {(name, reason, admin) for reason in reasons} <= named
-    assert (server.admin.id, "KeyCreated", "") in named  # the server made it by itself
+    assert (server.admin.id, "KeyCreated", "") in named  # the server created it on its own
 
 
 def test_nobody_names_the_actor_of_an_event_of_their_own(server):

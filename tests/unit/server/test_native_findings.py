@@ -1,4 +1,4 @@
-"""Findings and the timeline through our own API, and those that the server keeps by itself."""
+"""Tests of findings and the timeline through our own API, and of the findings that the server maintains."""
 
 import math
 from contextlib import suppress
@@ -129,7 +129,7 @@ def test_a_finished_job_is_diagnosed_by_itself_once(failed):
 
 
 def test_a_listing_and_the_report_of_an_ended_job_agree(failed):
-    """Two ranks that were lost, memory that ran out, an idle device: the same order and the same beginning."""
+    """Two lost ranks, an out-of-memory error, an idle device: both have the same order and the same first finding."""
     start, end = NOW - HOUR, NOW - 1000
     ranks = [
         {"name": f"w-{at}", "rank": at, "node": "n1", "start": start, "end": end - 5000 * at, "exit_code": code,

@@ -57,7 +57,7 @@ def test_one_answer_has_every_node_with_its_devices_and_who_has_them(server):
     assert body["jobs"][found["n1", "gpu0"]["job"]]["name"] == "llama"
     assert "idle" not in found["n1", "gpu0"]
     assert found["n1", "gpu1"] == {"device": "gpu1", "type": 0, "use": 0.0, "job": 0, "idle": True}
-    # Nobody has it: it is free, whatever it uses; and of what was not measured nothing is said.
+    # The device has no job: it is free, whatever its use. A device that was not measured has no use at all.
     assert found["n2", "gpu0"] == {"device": "gpu0", "type": 0, "use": 0.0}
     assert found["n2", "gpu1"] == {"device": "gpu1", "type": 0}
 
@@ -71,7 +71,7 @@ def test_a_device_that_cannot_be_measured_says_why(server):
     found = devices(server.call("GET", "/fleet").json())
     assert found["n2", "gpu1"] == {"device": "gpu1", "type": 0, "state": "lost"}
     assert "state" not in found["n2", "gpu0"]
-    # Nobody could read its type: it is that of the others.
+    # Its type cannot be read: it gets the type of the others.
     assert found["n2", "gpu2"] == {"device": "gpu2", "type": 0, "state": "no permission"}
 
 
@@ -88,7 +88,7 @@ def test_a_device_without_utilization_is_as_busy_as_its_multiprocessors(server):
 
 
 def test_a_gpu_with_partitions_counts_as_its_partitions_alone(server):
-    """No job can have the whole GPU, which would seem to be free."""
+    """No job can have the whole GPU, which would otherwise count as free."""
     fill(server)
     split = node("n2", "rg-2")
     split["info"]["devices"][0]["uuid"] = "GPU-0"
@@ -208,7 +208,7 @@ def machines(server, key=None):
 
 
 def test_a_node_of_several_projects_is_listed_once(server):
-    """Its agent has a key of one project; samples of jobs on it were sent with keys of others."""
+    """Its agent has a key of one project; samples of jobs on it were sent with keys of other projects."""
     for project in ("a", "b", "c"):
         key = server.key("writer", project)
         if project == "b":

@@ -1,4 +1,4 @@
-"""How long a job's devices did nothing, and what that costs, against what a person would count by hand."""
+"""Tests of the idle time of a job's devices and of its cost, against values counted by hand."""
 
 from urllib.parse import urlencode
 
@@ -26,7 +26,7 @@ def server(tmp_path):
 
 
 def used(device, value, first=0, last=120, metric="gpu.utilization"):
-    """Its utilization each 15 seconds, from one minute of the job to another."""
+    """Return a device's utilization every 15 seconds, from one minute of the job to another."""
     times = range(START + first * MINUTE, START + last * MINUTE, 15_000)
     return {"metric": metric, "job": "train", "replica": "worker-0", "node": "n1", "device": device}, [
         (at, value((at - START) / MINUTE)) for at in times
@@ -54,7 +54,7 @@ def test_what_is_idle_for_long_is_counted_and_priced_and_what_is_unmeasured_is_n
         [
             used("gpu0", lambda minute: 0.9),
             used("gpu1", lambda minute: 0.9 if minute < 60 else 0.0),
-            # Idle too, and each time for less than a quarter of an hour.
+            # Idle too, but each time for less than a quarter of an hour.
             used("gpu2", lambda minute: 0.9 if minute % 20 < 10 else 0.0),
         ],
     )

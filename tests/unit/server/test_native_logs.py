@@ -1,4 +1,4 @@
-"""Log lines through our own API."""
+"""Tests of log lines through our own API."""
 
 import json
 from typing import Any

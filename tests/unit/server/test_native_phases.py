@@ -1,4 +1,4 @@
-"""The phases of a job over HTTP, against a course of events that is written down beside them."""
+"""Tests of the phases of a job over HTTP, against an expected course of events."""
 
 import pytest
 from tests.support.fakes import NOW
@@ -12,13 +12,13 @@ CREATED = START - 12 * MINUTE
 PLACED = START - 3 * MINUTE
 END = START + 100 * MINUTE
 RESTART = (60, 64)
-"""Minutes after the start between which no attempt runs."""
+"""Minutes after the start during which no attempt runs."""
 OWN = {"job": "train", "replica": "worker-0"}
 SAVES = (30, 31)
 
 
 def busy(minute):
-    """Starts for 5 minutes, trains, waits for a checkpoint, fails, starts for 2 minutes and ends after 96."""
+    """Return the utilization: start-up of 5 minutes, checkpoint, failure, restart of 2 minutes, end after 96."""
     idle = minute < 5 or SAVES[0] <= minute < SAVES[1] or RESTART[0] <= minute < RESTART[1] + 2 or minute >= 96
     return 0.0 if idle else 0.95
 
@@ -113,7 +113,7 @@ def test_the_text_of_an_alert_about_checkpoints_is_no_checkpoint(server, source)
 
 
 def test_reported_steps_show_the_first_one_and_those_that_are_repeated(server):
-    """The second attempt begins with the step of the checkpoint, and makes new ones 30 minutes later."""
+    """The second attempt starts with the step of the checkpoint, and makes new ones 30 minutes later."""
     fill(server)
     own = {"metric": "app.step", **OWN}
     first = [(START + (6 + at) * MINUTE, 10.0 * at) for at in range(1, 53)]

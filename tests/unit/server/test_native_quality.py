@@ -1,4 +1,4 @@
-"""How complete a job's data is, through our own API: what agents say of themselves, and who sees it."""
+"""Tests of the completeness of a job's data through our own API: the agents' own figures, and their visibility."""
 
 import numpy as np
 import pytest
@@ -31,7 +31,7 @@ def replica(name, node="n1", **more):
 
 @pytest.fixture
 def job(server):
-    """Two replicas of a job on two nodes, and their record."""
+    """Record two replicas of a job on two nodes."""
     replicas = [{"name": f"worker-{at}", "node": f"n{at}", "start": START} for at in (1, 2)]
     record = {"job_id": "j1", "state": "Running", "start": START, "replicas": replicas}
     nodes = [{"name": "n1"}, {"name": "n2"}]

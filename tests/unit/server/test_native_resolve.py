@@ -1,4 +1,4 @@
-"""A job is named by its id, a unique beginning of it, its name (then the newest) or ``last``."""
+"""Tests of names of jobs: an id, a unique prefix of an id, a name (then the newest job), or ``last``."""
 
 import pytest
 from tests.support.fakes import NOW

@@ -1,4 +1,4 @@
-"""Lines of a node's system log that a program pushes, for a node that no agent reads."""
+"""Tests of pushed lines of a node's system log, for a node that no agent reads."""
 
 import pytest
 from tests.support.fakes import NOW

@@ -1,4 +1,4 @@
-"""``GET /nodes/{node}/pods``: which replicas pods are, by what the watcher of their cluster told, and who may ask."""
+"""Tests of ``GET /nodes/{node}/pods``: the replicas that pods are, by their cluster's watcher, and permissions."""
 
 import pytest
 from tests.support.frames import records

@@ -1,4 +1,4 @@
-"""A start opens the engine while it loads the rest, and leaves nothing open when it ends early."""
+"""Tests of a start: it opens the engine while it loads the rest, and leaves nothing open if it ends early."""
 
 import socket
 import subprocess
@@ -60,7 +60,7 @@ def test_the_thread_that_opens_the_engine_loads_no_module_that_the_rest_of_the_s
     engine, rest = (_modules(APART, str(tmp_path / part), part) for part in ("engine", "rest"))
     assert "chdb" in engine
     assert "jobmeter.server.app" in rest
-    # Two threads that load modules of one package in another order can wait for each other; that one is empty.
+    # Two threads that import modules of one package in different orders can deadlock; ``xml`` itself is empty.
     assert engine & rest <= {"xml"}
 
 
@@ -92,7 +92,7 @@ def test_an_engine_that_could_not_be_opened_says_why() -> None:
 
 @pytest.fixture
 def _unstoppable(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A start within this process: the one that it would end after the grace time is that of the tests."""
+    """Disable the forced end after the grace time, because these starts run in the process of the tests."""
     monkeypatch.setattr(jobmeter.server.run, "Stopping", nullcontext)
 
 

@@ -1,4 +1,4 @@
-"""OpenTSDB's API on a whole server: what is put is what is answered, to those who may see it."""
+"""Tests of OpenTSDB's API on a whole server: answers equal the stored values, for callers who may see them."""
 
 import gzip
 import json
@@ -16,7 +16,7 @@ SPAN = {"start": T - 3600, "end": T}
 
 
 class Tsdb:
-    """A server, and calls of its OpenTSDB API with one key."""
+    """Server, with calls of its OpenTSDB API with one key."""
 
     def __init__(self, application, key):
         self.application = application
@@ -361,14 +361,14 @@ def test_a_body_that_is_too_large_is_413(tmp_path):
 
 
 def test_old_series_are_not_read(tsdb):
-    """What was last written days before the range is not even looked at."""
+    """Series last written days before the range are not even read."""
     tsdb.put(("m", T - 5 * 86_400, 1, {"host": "a"}))
     assert tsdb.query("sum:m") == []
     assert tsdb.query("sum:m", start=f"{6 * DAY // HOUR}h-ago")[0]["dps"] == {str(T - 5 * 86_400): 1}
 
 
 class TestGrafana:
-    """The requests that Grafana's data source sends (grafana-opentsdb-datasource 13), word for word."""
+    """Tests of the literal requests of Grafana's data source (grafana-opentsdb-datasource 13)."""
 
     @pytest.fixture
     def grafana(self, tsdb):
@@ -399,7 +399,7 @@ class TestGrafana:
         return {"start": T - 300, "end": T, "queries": [{"metric": "c", "aggregator": "sum", **query}]}
 
     def test_a_query_of_its_server(self, grafana):
-        """Its types are a map of text to number, or of pairs of numbers: neither takes a text or null as a value."""
+        """The types of the data source are maps of text to numbers or pairs of numbers: no text or null is allowed."""
         sent = self.body(
             downsample="1m-avg", rate=True, rateOptions={"counter": True, "dropResets": True}, tags={"host": "*"}
         )
@@ -429,7 +429,7 @@ class TestGrafana:
 
 
 def test_a_body_of_tcollector(application, tsdb):
-    """As ``tcollector --http`` posts it, its user and password being any name and the token."""
+    """``tcollector --http`` posts this body, with any name as its user and the token as its password."""
     body = json.dumps(
         [
             {"timestamp": T - 15, "metric": "proc.loadavg.1min", "value": 0.36, "tags": {"host": "foo"}},

@@ -1,4 +1,4 @@
-"""OTLP over HTTP through the whole server, without a socket."""
+"""Tests of OTLP over HTTP through the whole server, without a socket."""
 
 import gzip
 import json
@@ -31,7 +31,7 @@ def test_what_is_sent_is_there_when_the_answer_comes(server, headers, packed):
     reader = server.key("reader", "lab")
     job = server.call("GET", "/jobs/j", key=reader).json()
     assert (job["job"]["project"], [one["name"] for one in job["replicas"]]) == ("lab", ["worker-0"])
-    # Half open: a sample of this moment is asked for until the next one.
+    # The range excludes its end: a query for a sample of this moment ends at the next one.
     server.clock.time_ms += 60_000
     found = server.call("GET", "/jobs/j/metrics?metric=app.loss&since=10m&step=1m", key=reader).json()
     assert [value for line in found["lines"] for _, value in line["points"]] == [0.25]

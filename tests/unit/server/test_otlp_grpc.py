@@ -1,4 +1,4 @@
-"""OTLP over gRPC with gRPC's own client, on a server without HTTP."""
+"""Tests of OTLP over gRPC with gRPC's own client, on a server without HTTP."""
 
 import socket
 import threading
@@ -30,7 +30,7 @@ LOSS = Series("app.loss", "lab", job="j", replica="worker-0")
 
 
 class Grpc:
-    """A server with its port."""
+    """Server with its port."""
 
     def __init__(self, folder, store=None, tls=(None, None), **options):
         self.store = store or MemoryStore()
@@ -131,20 +131,20 @@ def test_other_services_are_not_there(server):
 
 @pytest.mark.parametrize("compression", [grpc.Compression.NoCompression, grpc.Compression.Gzip])
 def test_a_message_that_is_too_large_is_refused(server, compression, caplog):
-    """Also one that is small as it is sent, and large when it is unpacked."""
+    """The limit also holds for a message that is small when compressed and large when decompressed."""
     message = Request()
     message.resource_metrics.add(schema_url="x" * (BODY_BYTES + 1))
     error = server.refusal(message, server.application.admin, compression=compression)
     assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert "grpc-status-details-bin" not in dict(error.trailing_metadata() or ())
-    # It is nobody's bug, and the next call is answered.
+    # The refusal is not logged as a bug, and the next call is answered.
     server.export(loss(), server.application.key("writer", "lab"))
     assert "Traceback" not in caplog.text
     assert 'status="500"' not in server.metrics()
 
 
 class Refusing(MemoryStore):
-    """Takes nothing until it is told otherwise."""
+    """Store that refuses every append while ``error`` is set."""
 
     def __init__(self, error):
         super().__init__()
@@ -212,7 +212,7 @@ def test_a_server_that_never_started_stops():
 
 
 class Slow(MemoryStore):
-    """Holds what it is given until it is let go."""
+    """Store that holds appends until a test releases them."""
 
     def __init__(self):
         super().__init__()
@@ -242,7 +242,7 @@ def test_a_server_that_stops_answers_what_is_under_way(tmp_path):
 
 
 class Unread:
-    """Messages that nobody may ask for."""
+    """Messages that must not be read."""
 
     def __iter__(self):
         return self
@@ -252,7 +252,7 @@ class Unread:
 
 
 class Context:
-    """A call as gRPC hands it to its handler."""
+    """Call context as gRPC passes it to its handler."""
 
     def __init__(self, token=""):
         self.code = None

@@ -1,4 +1,4 @@
-"""The page's files: only they, in the form that the browser takes, with what keeps strangers' text from running."""
+"""Tests of the page's files: only these are served, in the browser's formats, with headers against foreign scripts."""
 
 import gzip
 import re
@@ -25,7 +25,7 @@ def door(tmp_path):
 
 
 class Serving:
-    """An application of this one door."""
+    """Application with this router only."""
 
     def __init__(self, door):
         self.door = door

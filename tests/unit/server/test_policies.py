@@ -1,4 +1,4 @@
-"""Policies over the whole application: what is allowed, what is refused, and that nothing else is told."""
+"""Tests of policies over the whole application: permitted and refused calls, and no other information."""
 
 import json
 from typing import Any
@@ -29,7 +29,7 @@ def allow(action: str, resource: str = "*", effect: str = "Allow") -> dict[str, 
 
 @pytest.fixture
 def filled(server: Serving) -> Serving:
-    """Four jobs of two groups, two workspaces, two clusters and two projects, on a node each."""
+    """Return a server with four jobs in two groups, workspaces, clusters and projects, each job on one node."""
     for project in ("p", "q"):
         records = [
             {
@@ -47,7 +47,7 @@ def filled(server: Serving) -> Serving:
 
 
 def visible_jobs(server: Serving, who: CreatedKey) -> set[str]:
-    """The jobs that a key lists: exactly those that it may ask about."""
+    """Return the jobs that a key lists, which must be the jobs that it may query."""
     listed = server.call("GET", "/jobs", key=who).json()
     found = {job["id"] for job in listed["jobs"]}
     assert listed["total"] == len(found)

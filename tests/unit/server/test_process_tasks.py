@@ -1,4 +1,4 @@
-"""Requests for the processes of nodes and of jobs that use most: who answers, and what the answers may have."""
+"""Tests of requests for the busiest processes of nodes and jobs: the answering agents, and permitted answers."""
 
 import pytest
 from tests.support.frames import records

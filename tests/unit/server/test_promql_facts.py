@@ -1,4 +1,4 @@
-"""Metrics of PromQL that are made of facts: jobs, findings, nodes."""
+"""Tests of PromQL metrics made of facts: jobs, findings, nodes."""
 
 import json
 from urllib.parse import urlencode
@@ -183,7 +183,7 @@ def test_the_series_of_a_job_end_when_the_job_ends(filled):
     points = [(now - at, 7.0) for at in range(10 * MINUTE, 12 * MINUTE, 15 * SECOND)]
     assert filled.ingest(frames.samples([frames.row("app.loss", points, job) for job in ("run", "bad")])).status == 200
     found = ask(filled, "jobmeter_app_loss", start=(now - 12 * MINUTE) / 1000, end=now / 1000, step="1")
-    # Both have the same samples: the sample of the job that still runs counts for five minutes.
+    # Both have the same samples: the last sample of the running job counts for five minutes.
     last = {one["metric"]["job_id"]: round(one["values"][-1][0] * 1000) - now for one in found}
     assert last == {"run": -5 * MINUTE - SECOND, "bad": -10 * MINUTE}
     assert len(ask(filled, "last_over_time(jobmeter_app_loss[15m])")) == 2
@@ -198,7 +198,7 @@ def test_an_instant_and_a_range_agree_about_samples_after_the_end_of_a_job(fille
     assert filled.ingest(frames.samples(rows)).status == 200
     found = ask(filled, "jobmeter_app_loss", start=(end - 10_000) / 1000, end=(end + 130_000) / 1000, step="5")
     times = [round(time * 1000) - end for time, _ in found[0]["values"]]
-    # The job's end ends the series until a late sample comes, 30 s later the series ends again. Then samples go on.
+    # The job's end ends the series until a late sample comes; 30 s later the series ends again. Then samples continue.
     seconds = (-10, -5, 0, *range(5, 31, 5), 120, 125, 130)
     assert times == [one * SECOND for one in seconds]
     for at in range(-10, 131, 10):

@@ -1,4 +1,4 @@
-"""Every place where an answer has an address of the server: behind a proxy it is the proxy's."""
+"""Tests of every place where an answer has an address of the server: behind a proxy it is the proxy's."""
 
 import pytest
 from tests.support.frames import records

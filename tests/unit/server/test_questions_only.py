@@ -1,4 +1,4 @@
-"""Whatever the server reads of the registry and the store goes through a question, whose scope the executor checks."""
+"""Tests that the server reads the registry and the store only through questions, whose scope the executor checks."""
 
 import ast
 from collections.abc import Iterator
@@ -17,19 +17,19 @@ from jobmeter.store.window.store import WindowedStore
 SOURCE = Path(jobmeter.__file__).parent
 MODULES = sorted(path for part in ("server", "dialects") for path in (SOURCE / part).rglob("*.py"))
 NAMES = {"registry", "_registry", "store", "_store"}
-"""Names under which code has the registry or the store."""
+"""Names that refer to the registry or the store in code."""
 COMMANDS = {
     *("backup", "close", "delete_job", "fill", "mark_lost", "mark_nodes", "move", "prepare", "prune"),
     *("record", "restore", "roll_up", "set_retention", "leases.prepare", "tasks.add", "tasks.answer", "tasks.save"),
     *("annotations.change_tags", "annotations.add_note", "annotations.delete_note"),
     *("alerts.decide", "alerts.delete_message", "alerts.put", "alerts.put_silence", "alerts.retry"),
 }
-"""Methods that write, or that begin or end the use of a registry or store."""
+"""Methods that write, or that start or end the use of a registry or store."""
 TAKERS = {
     *("create_key", "change_policies", "revoke_key", "create_link", "end_link", "forget_links", "emit"),
     *("create_job_task", "finish_stacks"),
 }
-"""Functions that get the registry for a command."""
+"""Functions that receive the registry for a command."""
 EXCEPTIONS = {
     "server/app.py": "it makes the parts of the server and gives the registry and the store to them",
     "server/background.py": "its log names the number of series that it loaded into the window",
@@ -40,7 +40,7 @@ EXCEPTIONS = {
 
 
 def chain(node: ast.expr) -> list[str]:
-    """The names of ``a.b.c``, outermost last; empty for anything else."""
+    """Return the names of ``a.b.c``, outermost last; empty for any other expression."""
     if isinstance(node, ast.Name):
         return [node.id]
     if isinstance(node, ast.Attribute):
@@ -50,7 +50,7 @@ def chain(node: ast.expr) -> list[str]:
 
 
 def uses(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Uses of the registry or the store: line, and what is taken from it (empty: the thing itself)."""
+    """Yield uses of the registry or the store: line, and the attribute used (empty: the object itself)."""
     parents = {child: parent for parent in ast.walk(tree) for child in ast.iter_child_nodes(parent)}
     for node in ast.walk(tree):
         names = chain(node) if isinstance(node, ast.Name | ast.Attribute) else []
@@ -64,7 +64,7 @@ def uses(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 
 def given_to(node: ast.AST, parent: ast.AST) -> str:
-    """The function that gets a value, or the attribute of an object that keeps it for its commands."""
+    """Return the function that receives a value, or "=" for an attribute that keeps it for commands."""
     if isinstance(parent, ast.Call) and node in parent.args:
         return f"{chain(parent.func)[-1]}()"
     if isinstance(parent, ast.Assign) and chain(parent.targets[0])[-1:] in (["_registry"], ["_store"]):
@@ -73,7 +73,7 @@ def given_to(node: ast.AST, parent: ast.AST) -> str:
 
 
 def reads(path: Path) -> list[tuple[str, int, str]]:
-    """Places of a module that may read of the registry or the store."""
+    """Return the places of a module that may read the registry or the store."""
     allowed = {*COMMANDS, *(f"{name}()" for name in TAKERS), "="}
     name = str(path.relative_to(SOURCE))
     return [(name, line, taken) for line, taken in uses(ast.parse(path.read_text())) if taken not in allowed]

@@ -1,4 +1,4 @@
-"""Remote read through the whole server, without a socket."""
+"""Tests of remote read through the whole server, without a socket."""
 
 import pytest
 from tests.support.prometheus import HEADERS_1, request_1, snappy
@@ -10,7 +10,7 @@ NAME = b"requests_total"
 
 
 def ask(server, form, queries=2):
-    """Read the samples of the last minute in a form of answer, several times in a request."""
+    """Read the samples of the last minute in a response format, several times in a request."""
     now = server.clock.now_ms()
     matcher = encode_message(2, b"__name__") + encode_message(3, NAME)
     query = encode_message(1, encode_number(1, now - 60_000) + encode_number(2, now) + encode_message(3, matcher))

@@ -1,4 +1,4 @@
-"""Remote write through the whole server, without a socket."""
+"""Tests of remote write through the whole server, without a socket."""
 
 import base64
 import gzip

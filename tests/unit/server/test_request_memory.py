@@ -1,6 +1,6 @@
-"""What a request takes is free with its answer, and nothing is taken for whom the headers do not let in.
+"""Tests of request memory: the answer frees it, and a request refused by its headers takes none.
 
-The collector of cycles is off: what only it would free stays, and is counted.
+The garbage collector is off: memory that only it would free stays allocated, and is counted.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ INGEST = f"{BASE}/ingest"
 
 @pytest.fixture
 def small(tmp_path):
-    """A server whose requests may take 64 MiB together."""
+    """Yield a server whose requests together may take 64 MiB."""
     made = serving(tmp_path / "data", request_bytes=64 * MIB)
     yield made
     made.application.close()
@@ -46,7 +46,7 @@ def uncollected():
 
 
 class Sender:
-    """Sends a body whose parts are made when they are asked for; ``asked`` counts them."""
+    """Client that makes the parts of a body on demand; ``asked`` counts them."""
 
     def __init__(self, path, body, headers, parts=1):
         self.asked = 0
@@ -71,7 +71,7 @@ class Sender:
         at = self.asked
         self.asked += 1
         if at + 1 >= len(self._parts):
-            await asyncio.Event().wait()  # the client stays
+            await asyncio.Event().wait()  # the client stays connected
         chunk = bytes(self._body[self._parts[at] : self._parts[at + 1]])
         return {"type": "http.request", "body": chunk, "more_body": at + 2 < len(self._parts)}
 
@@ -86,7 +86,7 @@ def _key(server):
 
 
 def _end_threads(server):
-    """An answer may be sent a moment before the thread that made it lets go."""
+    """Wait for the threads, because an answer may be sent a moment before its thread releases its memory."""
     for lane in server.application.services.lanes.list_lanes():
         lane.close()
 
@@ -100,7 +100,7 @@ def _frame(payload, kind=1, codec=1, size=None):
 
 
 def _fat_frame(number, bad=b""):
-    """Series of 32 long labels; the last one has a text that is not UTF-8."""
+    """Return a frame with series of 32 long labels; the last series has a text that is not UTF-8."""
 
     def text(value):
         return struct.pack("<H", len(value)) + value
@@ -219,7 +219,7 @@ TIGHT = {
 def test_what_finds_no_memory_is_advised_to_try_again_in_its_own_words(small, name):
     path, body, headers = TIGHT[name]
     memory = small.application.services.memory
-    memory.take(memory.size - len(body))  # the body itself still finds room
+    memory.take(memory.size - len(body))  # the body itself still fits
     reply = small.raw("POST", path, body, {**dict(headers), **dict([_key(small)])})
     assert reply.status in {429, 503}, reply.body
     assert memory.refusals == 1
@@ -304,7 +304,7 @@ def test_no_more_memory_is_used_than_was_accounted_for(server, uncollected, name
 
 
 def _acs3(key, now_ms, body, secret=""):
-    """Headers of a call that an SDK of Alibaba's signs: the body by its hash, in a header."""
+    """Return the headers of a call signed by Alibaba's SDK: a header has the hash of the body."""
     headers = {
         "host": "h",
         "x-acs-action": "CreateJob",
@@ -347,7 +347,7 @@ def test_who_sends_a_body_is_counted_once(tmp_path):
 
 
 def test_many_frames_at_one_time_share_what_there_is(server, monkeypatch):
-    """24 writers send a frame of 253 KB that stands for 255 MiB: those that it is not left for are told so."""
+    """24 writers send a frame of 253 KB that decompresses to 255 MiB: writers without memory left get status 429."""
     frame = _frame(bytes(255 * MIB))
     assert len(frame) < 300_000
     memory = server.application.services.memory
@@ -378,7 +378,7 @@ def test_memory_is_taken_for_as_long_as_a_thread_works_on_it():
     account.take(60)
 
     def work():
-        account.close()  # the client has gone
+        account.close()  # the client has disconnected
         with pytest.raises(ThrottledError):
             budget.take(60)
         return "done"

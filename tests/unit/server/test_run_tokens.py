@@ -1,4 +1,4 @@
-"""Tokens for the runs of MLflow in one job: what their holder may do."""
+"""Tests of tokens for the MLflow runs of one job: the operations that their holder may use."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""Findings of jobs that run: told of once when they open and once when they close, at a bounded cost."""
+"""Tests of findings of running jobs: each is reported once at its start and once at its end, at a bounded cost."""
 
 import math
 import sys
@@ -40,7 +40,7 @@ def runs(job="j1", start=NOW - HOUR, **more):
 
 
 def series(job="j1", replica="w-0", node="n1", **metrics):
-    """Rows of metrics, each a function of the time, over the last hour."""
+    """Return rows of metrics, each a function of the time, over the last hour."""
     return lambda times: [
         (
             {"metric": name.replace("_", "."), "job": job, "replica": replica, "node": node},
@@ -67,7 +67,7 @@ def parts(server):
 
 
 def watcher(server, **changes):
-    """Return the work of another server on the same data."""
+    """Return the diagnosis of another server on the same data."""
     return RunningJobs(**{**parts(server), **changes})
 
 
@@ -82,7 +82,7 @@ def finding_events(server, job="j1"):
 
 
 class Course:
-    """Time goes on: samples arrive every ten seconds, and the server does its rounds."""
+    """Passing time: samples arrive every ten seconds, and the server runs its rounds."""
 
     def __init__(self, server, *rows):
         self.server, self.rows = server, rows
@@ -117,7 +117,7 @@ def test_a_filesystem_that_fills_up_is_reported_findings_once_and_once_more_when
     [event] = [one for one in server.call("GET", "/jobs/j1/events").json()["events"] if one["reason"] == "Finding"]
     assert (event["level"], event["object"]) == ("error", {"kind": "filesystem", "name": "n1:"})
     course.go(4 * MINUTE)
-    assert finding_events(server) == [("Finding", "fs_full")]  # it holds
+    assert finding_events(server) == [("Finding", "fs_full")]  # the filesystem has been free for too short a time
     course.go(30 * MINUTE)
     assert finding_events(server) == [("Finding", "fs_full"), ("FindingEnded", "fs_full")]
     moments = server.call("GET", "/jobs/j1/timeline?kind=event&kind=finding").json()
@@ -132,7 +132,7 @@ def xid(code, at=NOW + 5 * MINUTE):
 
 @pytest.mark.parametrize(("code", "severity"), [(79, "critical"), (92, "warning")])
 def test_a_broken_device_is_open_while_the_job_has_it(server, code, severity):
-    """A device heals by a reset alone: its error is no past one while the job goes on with it."""
+    """Only a reset repairs a device: its error stays open while the job runs on it."""
     node = {"name": "n1", "info": {"devices": [{"device": "gpu0", "pci": "0000:9b:00"}]}}
     server.call("POST", "/jobs", {"jobs": [runs()], "nodes": [node]})
     course = Course(server, series(cpu_usage=busy))
@@ -158,7 +158,7 @@ def test_a_hang_is_open_for_as_long_as_it_lasts_and_is_shown_when_it_is_over(ser
     course = Course(server, series(cpu_usage=lambda at: 0.001 if stop <= at < again else busy(at)), disk())
     course.go(15 * MINUTE)
     assert finding_events(server) == []
-    course.go(80 * MINUTE)  # longer than what is looked at each time
+    course.go(80 * MINUTE)  # longer than the span of each evaluation
     assert finding_events(server) == [("Finding", "hang_hw")]
     [one] = server.call("GET", "/jobs/j1/findings").json()
     assert (one["rule"], one["severity"]) == ("hang_hw", "critical")
@@ -166,9 +166,9 @@ def test_a_hang_is_open_for_as_long_as_it_lasts_and_is_shown_when_it_is_over(ser
     assert one["evidence"][0]["kind"] == "metric"
     course.go(20 * MINUTE)
     assert finding_events(server) == [("Finding", "hang_hw"), ("FindingEnded", "hang_hw")]
-    [one] = server.call("GET", "/jobs/j1/findings").json()  # no rule sees it any more
+    [one] = server.call("GET", "/jobs/j1/findings").json()  # no rule finds it any more
     assert (one["rule"], one["evidence"][0]["kind"]) == ("hang_hw", "event")
-    assert abs(one["start"] - stop) <= STEP  # when the fault began, not when it was reported
+    assert abs(one["start"] - stop) <= STEP  # the time at which the fault began, not of its report
     assert again <= one["end"] < again + 7 * MINUTE
     moments = server.call("GET", "/jobs/j1/timeline?kind=finding").json()
     assert [one["name"] for one in moments] == ["hang_hw"]
@@ -346,7 +346,7 @@ def test_the_end_of_a_job_closes_what_is_open_and_reports_nothing_a_second_time(
     [closed] = [one for one in events if one["reason"] == "FindingEnded"]
     assert closed["time"] == end
     assert "the job ended with it" in closed["message"]
-    # A server that starts now finds that it was looked at.
+    # A server that starts now finds that the job was evaluated.
     again = Diagnosing(**parts(server))
     again.round()
     server.clock.time_ms += SETTLE_MS
@@ -355,10 +355,10 @@ def test_the_end_of_a_job_closes_what_is_open_and_reports_nothing_a_second_time(
 
 
 class Counting(Executor):
-    """Counts the questions of each kind that go to an executor; ``cost`` milliseconds pass at each of samples."""
+    """Executor that counts the questions of each kind; each question for samples takes ``cost`` milliseconds."""
 
     def __init__(self, executor, clock=None, cost=0):
-        """It asks the other one."""
+        """Wrap another executor."""
         self.executor, self.clock, self.cost = executor, clock, cost
         self.asked, self.order, self.failing = {}, [], set()
         self.cpu, self.load = 0.0, 0.0
@@ -379,7 +379,7 @@ class Counting(Executor):
 @pytest.fixture
 def counting(server):
     executor = Counting(server.application.services.executor)
-    # The process does nothing else, unless a test says so.
+    # The process has no other work, unless a test sets some.
     return watcher(server, executor=executor, others_cpu=lambda: executor.cpu), executor
 
 
@@ -396,7 +396,7 @@ def test_of_a_job_one_question_of_samples_is_queried_and_only_where_there_are_ne
     assert executor.asked[SampledQuestion] == 20
     assert LogQuestion not in executor.asked
     others = sum(executor.asked.values()) - executor.asked[SampledQuestion]
-    # The list of jobs, their own records, and what is read of all together.
+    # The list of jobs, their own records, and the reads for groups of jobs.
     assert others <= 1 + 20 + 4 * math.ceil(20 / TOGETHER)
     for _ in range(3):
         server.clock.time_ms += TURN
@@ -443,7 +443,7 @@ def test_a_round_does_not_go_through_the_jobs_that_have_nothing_new(server, coun
     for count in (10, 40):
         many(server, count).go(TURN, own)
         own.round()
-        lines.append(executed(own.round))  # between two listings
+        lines.append(executed(own.round))  # a round without a new list of jobs
     assert lines[0] == lines[1]
     assert len(executor.order) == 10 + 40
 

@@ -1,4 +1,4 @@
-"""What a server tells of the schedulers that report to it: in its status and its metrics."""
+"""Tests of the status and the metrics of the schedulers that report to a server."""
 
 import json
 
@@ -37,7 +37,7 @@ def metrics(server):
 
 
 def lines(server):
-    """What `jobmeter status` prints."""
+    """Return the lines about schedulers that `jobmeter status` prints."""
     found = msgspec.json.decode(server.call("GET", "/status").body, type=Status)
     return [text for name, text in list_facts(found) if name == "scheduler"]
 

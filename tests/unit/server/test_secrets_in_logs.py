@@ -1,4 +1,4 @@
-"""Whatever a client sends as a credential, and wherever it puts it, is in no line that the server writes."""
+"""Tests that no credential sent by a client, in any place, is in a line that the server logs."""
 
 import base64
 import logging

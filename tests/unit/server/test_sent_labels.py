@@ -1,4 +1,4 @@
-"""Exporters' metrics through remote write and PromQL: the answer has the labels that were sent."""
+"""Tests of exporters' metrics through remote write and PromQL: the answer has the labels that were sent."""
 
 import itertools
 import json
@@ -89,7 +89,7 @@ def test_any_labels_are_answered_as_they_were_sent(shared, drawn):
         found = ask(shared, f'{name}{{run="{run}"}}')
         assert len(found) == len(wanted)
         for some in wanted:
-            # Of several that are one series here the labels of one are answered.
+            # Several sent series that are one series here have the labels of one of them.
             assert sum(labels in [sent for sent, _ in some] for labels, _ in found) == 1
             if len(some) == 1 and len({one for one, _ in by_series}) == len(by_series):
                 ((sent, value),) = some

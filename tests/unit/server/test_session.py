@@ -1,4 +1,4 @@
-"""Signing in to the page: the cookie, the link that works once, and everything that they do not open."""
+"""Tests of signing in to the page: the cookie, the single-use link, and everything that they do not open."""
 
 import re
 
@@ -41,7 +41,7 @@ def test_a_key_signs_in_and_the_cookie_is_its_holder(server, cookie):
 def test_the_cookie_is_out_of_reach_of_scripts_and_other_sites(server):
     plain = sign_in(server, f"Bearer {server.admin.token}").headers["set-cookie"]
     assert re.fullmatch(r"jobmeter-session-8400=[\w-]+; Path=/; Max-Age=43200; HttpOnly; SameSite=Strict", plain)
-    # A server in front speaks TLS with the browser, which says so.
+    # The browser uses TLS with a proxy, as its Origin shows.
     secure = sign_in(server, f"Bearer {server.admin.token}", Origin="https://jobs.example").headers["set-cookie"]
     assert secure.startswith("__Host-jobmeter-session-8400=")
     assert secure.endswith("; Secure")

@@ -1,4 +1,4 @@
-"""A share token opens one job's measurements: no answer that it opens holds anything else of the job's record."""
+"""Tests that a share token opens one job's measurements: no permitted answer has other fields of the record."""
 
 import json
 from urllib.parse import urlencode
@@ -12,7 +12,7 @@ from jobmeter.access.signatures import SHARE
 from jobmeter.dialects.registry import list_dialects
 
 CLOSED = "closed-to-strangers"
-"""Stands in every field of the record that is none of the measurements' business."""
+"""Marker in every field of the record that does not belong to the measurements."""
 CHECK = [{"CheckNumber": 1, "Phase": "DeviceCheck", "Status": "Succeeded"}]
 JOB = {
     "job_id": "mine",
@@ -59,7 +59,7 @@ def shared_operations():
 
 @pytest.fixture
 def shared(server):
-    """Calls of the server with a share token for ``mine``; another job has everything too."""
+    """Calls of the server with a share token for ``mine``; another job has the same data."""
     gpu = [
         ({"metric": METRIC, "job": job, "replica": "worker-0", "node": "n1", "device": "gpu0"}, [(NOW - 60_000, 0.5)])
         for job in ("mine", "other")

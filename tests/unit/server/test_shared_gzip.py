@@ -1,4 +1,4 @@
-"""A gzip stream of shared parts is one that everybody reads."""
+"""Tests that a gzip stream of shared parts is valid for every reader."""
 
 import gzip
 import zlib

@@ -1,4 +1,4 @@
-"""Requests for the evidence of a job's ranks: who may make them, who answers, how often, and what comes of it."""
+"""Tests of requests for the evidence of a job's ranks: permissions, answers, limits and results."""
 
 import pytest
 from tests.support.frames import records
@@ -38,7 +38,7 @@ def poll(server, node, *answers, key=None, **more):
 
 
 def evidence(*ranks, **more):
-    """Evidence of ranks; each is (number, function, system call)."""
+    """Return the evidence of ranks; each is (number, function, system call)."""
     found = [
         {
             "replica": f"worker-{at}",
@@ -136,7 +136,7 @@ def test_an_older_agent_without_evidence_leaves_the_request_to_others(server):
 
 
 def test_who_may_request(server):
-    """A key that may write the job, or an administrator's; neither a reader, a share token nor another project."""
+    """Keys that may write the job and administrators may; a reader, a share token and another project may not."""
     reader, writer = server.key("reader"), server.key("writer")
     assert request(server, reader).status == 403
     assert request(server, server.key("writer", "theirs")).status == 404

@@ -1,4 +1,4 @@
-"""What a start loads: nothing that only some servers are ever asked for."""
+"""Tests of the modules that a start loads: none that only few servers need."""
 
 import subprocess
 import sys
@@ -21,9 +21,9 @@ print("\\n".join(sys.modules))
 
 @pytest.fixture(scope="module")
 def loaded(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
-    """The modules of a server on SQLite and the embedded engine once its shipped alert rules were evaluated."""
+    """Return the modules of a server on SQLite and the embedded engine that has evaluated the shipped alert rules."""
     folder = tmp_path_factory.mktemp("started")
-    _started(folder / "data")  # makes the tables
+    _started(folder / "data")  # creates the tables
     return _started(folder / "data")
 
 

@@ -1,4 +1,4 @@
-"""The end of a process that is held up: in processes of their own, as it ends them."""
+"""Tests of a process whose end is delayed, each in its own process because the process is ended."""
 
 import signal
 import subprocess
@@ -18,7 +18,7 @@ def tell(number=signal.SIGTERM):
 
 
 def ended(code):
-    """The status of a process that runs this, and what it said; it is given up after a minute."""
+    """Run the code in a process for at most a minute. Return the exit status and the output."""
     source = _HEAD + textwrap.dedent(code)
     done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=60, check=False)
     return done.returncode, done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""Diagnostic tasks of nodes find their evidence in the stored lines of the kernels of these nodes, and in no others."""
+"""Tests of diagnostic tasks of nodes: their evidence is in the stored kernel lines of these nodes, and no others."""
 
 import pytest
 from tests.support.frames import records

@@ -1,4 +1,4 @@
-"""Diagnostic tasks without a socket: answers, deadlines, restarts, bounds, and who may see them."""
+"""Tests of diagnostic tasks without a socket: answers, deadlines, restarts, limits, and visibility."""
 
 import pytest
 from msgspec.structs import replace
@@ -137,7 +137,7 @@ def states(server):
 
 
 def test_tasks_that_wait_for_dead_agents_hold_nobody_up(server):
-    """However many they are, and whosever; each ends at its deadline."""
+    """Waiting tasks of any number and any owner delay no other task; each ends at its deadline."""
     other = server.key("writer", "theirs")
     server.ingest(records({"nodes": [{"name": "n", "cluster": "c"}]}), other)
     silent = [create(server, project="default") for _ in range(70)]

@@ -1,4 +1,4 @@
-"""What ``/metrics`` and the status show."""
+"""Tests of the content of ``/metrics`` and of the status."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""OpenTSDB's telnet protocol over a real socket, on a server without HTTP."""
+"""Tests of OpenTSDB's telnet protocol over a real socket, on a server without HTTP."""
 
 import socket
 import threading
@@ -22,7 +22,7 @@ LOCAL = "127.0.0.1"
 
 
 class Line:
-    """A connection."""
+    """Connection of a client."""
 
     def __init__(self, address):
         self.socket = socket.create_connection(address, timeout=20)
@@ -39,7 +39,7 @@ class Line:
         return self.answer()
 
     def rest(self):
-        """What comes until the other side closes."""
+        """Return the rest of the answers until the server closes the connection."""
         self.socket.shutdown(socket.SHUT_WR)
         return self.file.read().decode()
 
@@ -49,7 +49,7 @@ class Line:
 
 
 class Telnet:
-    """A server with its port."""
+    """Server with its port."""
 
     def __init__(self, folder, store=None, key=None, most=100):
         self.store = store or MemoryStore()
@@ -100,7 +100,7 @@ def test_a_key_opens_and_what_is_put_is_stored(telnet):
 
 
 def test_what_is_answered_after_a_put_says_that_it_is_stored(telnet):
-    """A command is obeyed when what came before it is durable."""
+    """A command is executed only after the puts before it are durable."""
     line, key = telnet.connect(), telnet.application.key("writer", "lab")
     line.send(f"auth {key.token}\n")
     for at in range(20):
@@ -241,7 +241,7 @@ def test_a_stranger_has_a_minute_whatever_it_sends_and_who_shows_a_key_more(teln
 
 
 class FullStore(MemoryStore):
-    """Full until it is told otherwise."""
+    """Store that refuses appends while ``full`` is set."""
 
     def __init__(self):
         super().__init__()
@@ -301,7 +301,7 @@ def test_lines_wait_for_memory_and_are_given_up_after_that(telnet, monkeypatch):
     line, key = telnet.connect(), telnet.application.key("writer", "lab")
     line.send(f"auth {key.token}\n")
     assert line.ask("version\n").startswith("Jobmeter ")
-    # What a line takes is given back only after its answer.
+    # The memory of a line is released only after its answer.
     wait_until(lambda: memory.in_use == 0, "the end of the lines before")
     others = memory.size
     memory.take(others)

@@ -1,4 +1,4 @@
-"""Spans and log records through the whole server, and what is read of them."""
+"""Tests of spans and log records through the whole server, and of the answers about them."""
 
 import json
 
@@ -23,7 +23,7 @@ def bearer(token):
 
 
 def request(server, *spans, resource=None, trace=TRACE):
-    """Spans of (number, parent, name, begin in ms before now, length in ms, status, attributes)."""
+    """Make a request of spans: (number, parent, name, start in ms before now, length in ms, status, attributes)."""
     message = ExportTraceServiceRequest()
     part = message.resource_spans.add()
     fill(part.resource.attributes, {"jobmeter.job.id": "j", "service.name": "s"} if resource is None else resource)

@@ -1,4 +1,4 @@
-"""Usage over the whole application, beside a count that the test keeps."""
+"""Tests of usage over the whole application, compared with a count that the test keeps."""
 
 import json
 from collections import Counter

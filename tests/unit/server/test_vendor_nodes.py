@@ -1,4 +1,4 @@
-"""How long a node may be silent is one setting, for the vendors' words as for ours."""
+"""Tests of the setting for a silent node: it applies to the states of vendors' APIs as to ours."""
 
 import json
 

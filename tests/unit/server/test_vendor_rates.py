@@ -1,4 +1,4 @@
-"""The rates of the page "PAI monitoring", through the whole server with a clock that is set."""
+"""Tests of the rate limits of the page "PAI monitoring", through the whole server with a clock that is set."""
 
 import pytest
 
@@ -13,7 +13,7 @@ CALLS = {
     "DeleteResourceLog": ("DELETE", "eas/2021-07-01", "ClusterId=c&ResourceId=r"),
     "DescribeResourceLog": ("GET", "eas/2021-07-01", "ClusterId=c&ResourceId=r"),
 }
-"""Operations in the URL form: calls that fail count as well."""
+"""Operations in the URL form: failed calls count as well."""
 RATES = {one.name: one.rate for dialect in list_dialects() for one in dialect.operations if one.name in CALLS}
 
 

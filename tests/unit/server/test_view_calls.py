@@ -1,4 +1,4 @@
-"""The calls that a page offers for what it shows: each is made, and gives the values that our own API gives."""
+"""Tests of the calls that a page offers for its charts: each works, and gives the values of our own API."""
 
 import json
 from pathlib import Path
@@ -58,7 +58,7 @@ def calls(server, metric, **more):
 
 
 def made(server, call):
-    """The answer to a call, made as a shell would: the key in place of its placeholder."""
+    """Make a call as a shell would, with the key in place of its placeholder. Return the answer."""
     assert KEY in call["header"]
     assert server.admin.token not in json.dumps(call)
     name, _, value = call["header"].replace(KEY, server.admin.token).partition(": ")
@@ -69,7 +69,7 @@ def made(server, call):
 
 
 def expected(server, metric):
-    """By replica: the values of our own API."""
+    """Return the values of our own API by replica."""
     query = f"metric={metric}&by=replica&start={SPAN[0]}&end={SPAN[1]}&step=60s"
     lines = server.call("GET", f"{path()}/metrics?{query}").json()["lines"]
     assert [len(line["points"]) for line in lines] == [20, 20]
@@ -143,8 +143,8 @@ def test_cloudmonitor_is_queried_for_the_next_period_that_it_has_and_says_so(fil
 
 
 def test_every_dialect_that_answers_about_a_jobs_metrics_has_a_command(filled):
-    """A dialect that can be asked for a job's metrics has a ``view.py``, and the registry offers it."""
-    # Their share of the metrics is that of nodes, alerts, runs and traces, or they only take in.
+    """A dialect with queries for a job's metrics has a ``view.py``, and the registry offers it."""
+    # These cover metrics of nodes, alerts, runs and traces only, or only accept data.
     without = {"alertmanager", "eas", "eflo", "mlflow", "otlp", "pai_llm_trace", "prometheus"}
     folder = Path(dialects.__file__).parent
     own = {one.parent.name for one in folder.rglob("SPEC.md")}

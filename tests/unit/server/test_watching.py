@@ -1,4 +1,4 @@
-"""The alerts and the dashboard about servers in deploy/: what they read is exported, and their tools accept them."""
+"""Tests of the alerts and the dashboard about servers in deploy/: their metrics exist, and their tools accept them."""
 
 import json
 import re
@@ -22,7 +22,7 @@ _NAME = re.compile(r"\b((?:jobmeter|process)_\w+|up)\b(?=[\[{, )]|$)")
 
 
 def expressions():
-    """Every expression of the rules and the dashboard, with its place."""
+    """Yield every expression of the rules and the dashboard, with its place."""
     for group in load_rules([str(RULES)], shipped=False):
         yield from ((rule.name, rule.query) for rule in group.rules)
     for panel in json.loads(DASHBOARD.read_text())["panels"]:
@@ -31,7 +31,7 @@ def expressions():
 
 @pytest.fixture
 def exported(server):
-    """Names of the metrics of a server, with those that only some servers have."""
+    """Return the names of the metrics of a server, including those that only some servers have."""
     others = Telemetry(SystemClock())
     journal = dict.fromkeys(("rows", "bytes", "flushes", "failures"), 1)
     others.register(lambda: store_metrics(StoreStatistics(rows={}, bytes={}, journal=journal)))
@@ -42,14 +42,14 @@ def exported(server):
 
 
 def test_every_metric_that_alerts_and_dashboard_read_is_exported(exported):
-    # Prometheus writes the metric up itself.
+    # Prometheus itself writes the metric up.
     read = {name for _, text in expressions() for name in _NAME.findall(text)} - {"up"}
     assert len(read) > 20
     assert sorted(read - exported) == []
 
 
 def test_labels_that_alerts_compare_are_those_of_a_scrape(server):
-    """A label that no series has would make an alert that never fires."""
+    """An alert on a label that no series has would never fire."""
     assert server.call("GET", "/jobs").status == 200
     scraped = set(re.findall(r'[{,](\w+)="', server.raw("GET", "/metrics").body.decode()))
     scraped |= {"job", "instance"}

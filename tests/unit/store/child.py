@@ -41,7 +41,7 @@ AS_BEFORE = Series("gpu.power", job="before", replica="worker-0")
 AS_BEFORE_VALUES = [0.25, -0.0, 3.0, 2.0**40, 2.0**-10, 7.5, -1.25, 0.0] * 60
 JOBS = tuple(one.job_key for one in SERIES)
 LATE = Series("cpu.time", job="late", replica="worker-0")
-"""A series whose first sample comes last."""
+"""Series whose first sample comes last."""
 
 
 def say(**words: object) -> None:
@@ -54,12 +54,12 @@ def open_folder(folder: str) -> Store:
 
 
 def rows_of(number: int) -> dict[tuple[Series, int], float]:
-    """The samples of one batch: half of them repeat those of the batch before."""
+    """Return the samples of one batch: half of them repeat samples of the previous batch."""
     return {(one, START + (number + at) * 15_000): float(number + at) for one in SERIES for at in range(2)}
 
 
 def write(folder: str, first: str) -> None:
-    """Append batch after batch, saying which are acknowledged, and roll up in between, until killed."""
+    """Append batches until killed and print the acknowledged ones, while another thread rolls up."""
     store = open_folder(folder)
     number = int(first)
 
@@ -79,7 +79,7 @@ STEPS = ("write", "kept", "insert", "inserted", "remove", "removed")
 
 
 def die(folder: str, step: str) -> None:
-    """Write samples, write some of them anew, and die at one step on their way into the engine."""
+    """Write samples, overwrite some of them, and die at one step on their way into the engine."""
     store = cast("ClickHouseStore", open_folder(folder))
     store.append_all((batch_of({(one, START): 1.0 for one in SERIES}),), FOREVER)
     store.roll_up(START + HOUR)
@@ -97,7 +97,7 @@ def die(folder: str, step: str) -> None:
 
 
 def _fall(owner: Any, name: str, *, after: bool) -> None:
-    """Kill this process when that is called: before or after it did what it does."""
+    """Kill this process at the next call of a function: before its work, or after it."""
     original = getattr(owner, name)
 
     def fall(*arguments: Any) -> None:
@@ -111,7 +111,7 @@ def _fall(owner: Any, name: str, *, after: bool) -> None:
 
 
 def risen(folder: str) -> None:
-    """What is there after that; and that a newer sample stays the newer one."""
+    """Print what the store has after ``die``, and check that a newer sample replaces an older one."""
     store = open_folder(folder)
     stored = store.lacks_descriptor(SeriesKeys.from_series([LATE])).tolist() == [False]
     described = store.find(SeriesSelector(jobs=(LATE.job_key,))) == [LATE] and stored
@@ -129,7 +129,7 @@ def risen(folder: str) -> None:
 
 
 def write_days(folder: str) -> None:
-    """Write and roll up three days, each in a part of its own; leave as a process does that ends well."""
+    """Write and roll up three days, each in its own part, and close the store in order."""
     store = cast("ClickHouseStore", open_folder(folder))
     for day in range(3):
         store.append_all((batch_of(samples_of_day(day)),), FOREVER)
@@ -143,7 +143,7 @@ def samples_of_day(day: int) -> dict[tuple[Series, int], float]:
 
 
 def after_damage(folder: str) -> None:
-    """What is there of that: the damaged parts, and whether roll-ups are right and trusted before and after a round."""
+    """Print the damaged parts of ``write_days``, and if its roll-ups are right and trusted before and after a round."""
     store = open_folder(folder)
     span = TimeRange(START, START + 3 * DAY)
     damaged = [(part.table, part.name, part.rows) for part in store.list_damaged()]
@@ -165,7 +165,7 @@ NAMELESS = SERIES[:3]
 
 
 class _Then:
-    """A clock that stands soon after the samples."""
+    """Clock that stands shortly after the samples."""
 
     def now_ms(self) -> int:
         return START + HOUR
@@ -184,14 +184,14 @@ def die_apart(folder: str) -> None:
 
 
 def start_and_end(folder: str) -> None:
-    """Open it, say what is known of the damage, and close it."""
+    """Open the store, print the known damage, and close it."""
     store = open_store(f"chdb://{folder}", _Then())
     say(damaged=[(part.table, part.rows, part.at_most) for part in store.list_damaged()])
     store.close()
 
 
 def send_again(folder: str) -> None:
-    """Send another sample of those series, and say what is found of them before and after, through a window."""
+    """Send another sample of each series, and print what a window finds of them before and after."""
     engine = open_store(f"chdb://{folder}", _Then())
     store = WindowedStore(engine, _Then(), length_ms=2 * HOUR, bound=2**26)
     selector = SeriesSelector(jobs=tuple(one.job_key for one in NAMELESS))
@@ -204,7 +204,7 @@ def send_again(folder: str) -> None:
 
 
 def check(folder: str, until: str) -> None:
-    """Say what is wrong with what batches below ``until`` left behind."""
+    """Print the faults in the data that batches below ``until`` left behind."""
     store = open_folder(folder)
     expected: dict[tuple[Series, int], float] = {}
     for number in range(int(until)):
@@ -224,7 +224,7 @@ def check(folder: str, until: str) -> None:
 
 
 def fill(folder: str) -> None:
-    """Append until the disk is full, make room, go on. The folder is on a small disk of its own."""
+    """Append until the disk is full, free space, and continue. The folder is on a small disk of its own."""
     ballast = Path(folder).with_name("ballast")
     ballast.write_bytes(os.urandom(24 << 20))
     store = open_folder(folder)
@@ -255,7 +255,7 @@ def fill(folder: str) -> None:
 
 
 def back_up(folder: str, target: str) -> None:
-    """Back up while samples and roll-ups come in."""
+    """Back up while samples and roll-ups arrive."""
     store = open_folder(folder)
     for number in range(300):
         store.append_all((batch_of(rows_of(number)),), FOREVER)
@@ -282,7 +282,7 @@ def back_up(folder: str, target: str) -> None:
 
 
 def back_up_as_before(folder: str, target: str) -> None:
-    """Back up what there was when there were no log lines."""
+    """Back up like the programs before log lines."""
     maintenance._PARTS = tuple(  # type: ignore[assignment]
         (name, tuple(table for table in tables if table != "logs")) for name, tables in maintenance._PARTS
     )
@@ -294,7 +294,7 @@ def back_up_as_before(folder: str, target: str) -> None:
 
 
 def write_as_before(folder: str, target: str) -> None:
-    """Leave a store, and a backup of it, of the program that kept samples and roll-ups as doubles only."""
+    """Leave a store and its backup of the program that kept samples and roll-ups as doubles only."""
     target_ = parse_dsn(f"chdb://{folder}")
     first = pool.connect(target_, None)
     migrate.create_database(first, target_)
@@ -321,7 +321,7 @@ def write_as_before(folder: str, target: str) -> None:
 
 
 def read_as_before(folder: str, source: str) -> None:
-    """Open what ``write_as_before`` left, or restore its backup; read it, and roll it up again with a sample more."""
+    """Open the store of ``write_as_before``, or restore its backup; read it, add samples, and roll it up again."""
     store = open_folder(folder)
     if source:
         store.restore(Path(source))
@@ -342,7 +342,7 @@ def _same(store: Store, expected: dict[tuple[Series, int], float]) -> bool:
 
 
 def restore(folder: str, source: str) -> None:
-    """Restore into an empty store, and try to again."""
+    """Restore into an empty store, and then a second time."""
     store = open_folder(folder)
     store.restore(Path(source))
     try:
@@ -358,7 +358,7 @@ def restore(folder: str, source: str) -> None:
 
 
 def restore_refused(folder: str, *sources: str) -> None:
-    """Try to restore each source; say how that ends, and that the store is empty still."""
+    """Try to restore each source; print the result and the number of rows, which must stay 0."""
     store = open_folder(folder)
     for source in sources:
         try:
@@ -371,7 +371,7 @@ def restore_refused(folder: str, *sources: str) -> None:
 
 
 def attempt(folder: str) -> None:
-    """Open it; say how that ends."""
+    """Open the store and print the result."""
     try:
         open_folder(folder).close()
         say(error="")
@@ -380,7 +380,7 @@ def attempt(folder: str) -> None:
 
 
 def from_the_future(folder: str) -> None:
-    """Open what a newer program left behind."""
+    """Open the store of a newer program."""
     store = open_folder(folder)
     with cast("ClickHouseStore", store).maintenance.pool.borrow_client() as client:
         client.command("INSERT INTO migrations SELECT 999, 'unknown', 0")

@@ -1,4 +1,4 @@
-"""Writes segments of the journal as earlier programs did (``JMJ3``): what they left has to be read for ever."""
+"""Writer of journal segments in the format of earlier programs (``JMJ3``), which must stay readable forever."""
 
 import struct
 from zlib import crc32
@@ -11,13 +11,13 @@ _KEYS, _SINGLE, _TOGETHER, _DESCRIPTORS = 1, 2, 4, 8
 
 
 class Lists:
-    """The lists of series that a segment has so far, by the identity of their keys."""
+    """Lists of series that a segment has so far, by the identity of their keys."""
 
     def __init__(self):
         self._numbers = {}
 
     def number(self, keys):
-        """Return the number of a list, and whether the record has to have its keys."""
+        """Return the number of a list, and True if the record must contain its keys."""
         known = id(keys) in self._numbers
         number, _ = self._numbers.setdefault(id(keys), (len(self._numbers) + 1, keys))
         return number, not known

@@ -1,4 +1,4 @@
-"""Rows for tests, as lists of (series, time, value), and back."""
+"""Conversions of rows for tests, from and to lists of (series, time, value)."""
 
 from collections.abc import Iterable, Sequence
 
@@ -20,7 +20,7 @@ GROUPS = st.lists(st.tuples(SAMPLES, st.sampled_from([SHORT, LONG])), min_size=1
 
 
 def rows_of(samples: Sequence[Sample], retention: Retention = LONG) -> SampleRuns:
-    """Rows in that order, one run where one series goes on."""
+    """Return rows in that order, with a single run for consecutive samples of a series."""
     numbers = [number for number, _, _ in samples]
     starts = [at for at, number in enumerate(numbers) if not at or numbers[at - 1] != number]
     series = np.array([numbers[at] for at in starts], np.uint64)
@@ -36,17 +36,17 @@ def rows_of(samples: Sequence[Sample], retention: Retention = LONG) -> SampleRun
 
 
 def listed(groups: Iterable[SampleRuns]) -> list[tuple[int, int, int, float, tuple[int, ...]]]:
-    """Every row with all its columns."""
+    """Return every row with all its columns."""
     return in_table(join_runs(list(groups)))
 
 
 def in_table(table: InsertBlock) -> list[tuple[int, int, int, float, tuple[int, ...]]]:
-    """Every row of a table: job, series, time, value, days."""
+    """Return every row of a table: job, series, time, value, days."""
     days = zip(*(column.tolist() for column in table.days), strict=True)
     keys = table.job.tolist(), table.series.tolist()
     return list(zip(*keys, table.time.tolist(), table.value.tolist(), days, strict=True))
 
 
 def days_of(retention: Retention) -> tuple[int, ...]:
-    """The days as rows carry them."""
+    """Return the retention days as rows carry them."""
     return retention.raw_days, retention.minute_days, retention.hour_days

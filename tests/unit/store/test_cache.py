@@ -1,4 +1,4 @@
-"""The cache of questions: what goes first, what ends an entry, what is counted."""
+"""Tests of the cache of queries: the order of eviction, the end of an entry, the statistics."""
 
 from hypothesis import given
 from hypothesis import strategies as st

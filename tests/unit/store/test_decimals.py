@@ -1,4 +1,4 @@
-"""Roll-up rows tell what the samples were, however these lie on disk."""
+"""Tests that roll-up rows are exact for the samples, in every format on disk."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""The store contract on embedded chDB."""
+"""Tests of the store contract on embedded chDB."""
 
 import pytest
 from clickhouse_connect.driver.exceptions import ClickHouseError
@@ -27,7 +27,7 @@ class TestEmbedded(StoreTests):
         assert chdb_store.lacks_descriptor(keys).tolist() == [True, True]
         chdb_store.append_all((batch_of({(one, slot.start): 1.0}),), FOREVER)
         assert chdb_store.lacks_descriptor(keys).tolist() == [False, True]
-        # A process that starts knows nothing yet, and reads the engine.
+        # A new process has an empty cache, and reads the engine.
         chdb_store.catalog.forget()
         assert chdb_store.lacks_descriptor(keys).tolist() == [False, True]
 
@@ -46,7 +46,7 @@ class TestEmbedded(StoreTests):
         assert reads
         assert chdb_store.find(SeriesSelector(jobs=(one.job_key,))) == [one]
         reads.clear()
-        # The log of a node has no use for it, and may wait long for the node.
+        # The log of a node does not need it, and may wait long for the node.
         missing = chdb_store.catalog.find_missing([batch_of({(other, slot.start): 1.0})], FOREVER, seeks_new=False)
         assert len(missing.new) == 0
         assert not reads

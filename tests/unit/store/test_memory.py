@@ -1,4 +1,4 @@
-"""The store contract on the store that forgets."""
+"""Tests of the store contract on the store in memory."""
 
 import pytest
 from tests.store_contract.store import StoreTests

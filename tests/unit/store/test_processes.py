@@ -1,4 +1,4 @@
-"""The embedded store across processes: killed, on a full disk, locked, backed up and restored."""
+"""Tests of the embedded store across processes: killed, on a full disk, locked, backed up and restored."""
 
 import json
 import random
@@ -19,7 +19,7 @@ CHILD = ("-m", "tests.unit.store.child")
 
 
 def run(*arguments: object, killed: bool = False) -> list[dict[str, Any]]:
-    """The lines that a child says, which ends well, or kills itself."""
+    """Return the lines that a child prints; the child exits with 0, or kills itself."""
     done = subprocess.run(
         [sys.executable, *CHILD, *map(str, arguments)],
         cwd=ROOT,
@@ -33,7 +33,7 @@ def run(*arguments: object, killed: bool = False) -> list[dict[str, Any]]:
 
 
 def write_and_kill(folder: Path, first: int, seconds: float) -> int:
-    """Write until killed; gives the number of batches that were acknowledged, of all that there are."""
+    """Write until killed; return the total number of acknowledged batches."""
     with subprocess.Popen(
         [sys.executable, *CHILD, "write", str(folder), str(first)], cwd=ROOT, stdout=subprocess.PIPE, text=True
     ) as child:
@@ -54,7 +54,7 @@ def test_what_was_acknowledged_survives_kill_9(tmp_path):
     for _ in range(6):
         acknowledged = write_and_kill(folder, acknowledged, random.uniform(0.02, 1.5))
         said = run("check", folder, acknowledged)[0]
-        # The batch that was on its way may be there in part: two times beyond the acknowledged at most.
+        # The unacknowledged batch may be stored in part: at most two more times.
         assert said["missing"] == said["wrong"] == 0, said
         assert not (said["found"] and said["unknown"]), said  # a process may be killed before its first batch
         assert said["extra_times"] <= 2, said
@@ -70,20 +70,20 @@ def test_a_death_at_any_step_leaves_what_was_acknowledged(tmp_path, step):
     )
     assert done.returncode == -9, done.stderr[-3000:]
     said = run("risen", folder)[0]
-    # Nobody was told of the last write; it may be there all the same.
+    # The last write was not acknowledged, but may be stored.
     first = 3.0 if step in {"write", "kept"} and said["values"][0] == 3.0 else 2.0
     assert said["values"] == [first] + [2.0] * 19
     assert said["rows"] == 20
-    # The hour was rolled up with what was replaced since.
+    # The hour was rolled up with samples that have been replaced since.
     assert not said["trusted"]
     assert said["right"]
-    # The series whose first samples waited in the journal.
+    # The series had its first samples in the journal only.
     assert said["described"]
     assert said["last"] == [first, 9.0]
 
 
 def run_on_a_small_disk(disk: Path, verb: str, options: str = "") -> dict[str, Any]:
-    """What a child says whose store lies on a disk of its own; skips where nobody may mount one."""
+    """Return the line of a child whose store is on its own disk; skip the test if mounting is not permitted."""
     disk.mkdir()
     child = f"{sys.executable} {' '.join(CHILD)} {verb} {disk}/store"
     script = f"mount -t tmpfs -o size=96m tmpfs {disk} && {options} exec {child}"
@@ -98,7 +98,7 @@ def run_on_a_small_disk(disk: Path, verb: str, options: str = "") -> dict[str, A
 @pytest.mark.slow
 def test_a_full_disk_refuses_and_recovers(tmp_path):
     said = run_on_a_small_disk(tmp_path / "disk", "fill")
-    # Which of its writes finds no room, the samples or the marks of their hours, is chance.
+    # Chance decides which write finds the disk full, the samples or the marks of their hours.
     assert said["message"].startswith("the telemetry engine cannot ")
     assert said["message"].endswith(" now: the disk is full")
     assert said["readable"]
@@ -176,7 +176,7 @@ def test_a_backup_that_lacks_a_file_is_refused_by_its_name_and_restores_nothing(
     for file, said in zip(hurt, run("restore_refused", tmp_path / "refused", *backups), strict=True):
         assert (said["error"], said["rows"]) == ("ConfigurationError", 0), (file, said)
         assert str(file) in said["message"]
-    # One whose list does not know of the table either.
+    # A backup whose list lacks the table, too.
     listed = tmp_path / "backup" / "data" / ".backup"
     listed.write_text(re.sub(r"<file><name>metadata/jobmeter/samples.sql.*?</file>", "", listed.read_text()))
     (said,) = run("restore_refused", tmp_path / "copy", tmp_path / "backup")

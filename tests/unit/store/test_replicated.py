@@ -1,7 +1,7 @@
-"""The replicated schema, made for real, with Debian's ZooKeeper where there is one.
+"""Tests of the replicated schema, created for real with Debian's ZooKeeper where it is installed.
 
-The embedded engine registers replicated tables but cannot replicate them, nor change them, nor run what is meant for a
-whole cluster.
+The embedded engine registers replicated tables but cannot replicate or change them, nor run statements for a whole
+cluster.
 """
 
 import json
@@ -50,7 +50,7 @@ def _listens(port):
 
 @pytest.fixture
 def zookeeper(tmp_path):
-    """The port of a ZooKeeper."""
+    """Yield the port of a ZooKeeper."""
     needs("java")
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]

@@ -1,4 +1,4 @@
-"""Marks of late hours where a roll-up, or the engine, is in the way."""
+"""Tests of marks of late hours while a roll-up or the engine is in the way."""
 
 import threading
 
@@ -32,7 +32,7 @@ def late(store, value):
 
 
 def stored(state):
-    """The marks that a process which starts now would find."""
+    """Return the marks that a process which starts now would find."""
     fresh = RollupState(state.pool, EngineTarget(), SystemClock(), lambda: True)
     return {(mark.job, mark.hour) for mark in fresh.take()}
 
@@ -75,7 +75,7 @@ def test_marks_wait_for_an_engine_that_refuses_them(store, monkeypatch):
 
 
 def test_samples_whose_mark_was_taken_are_acknowledged_with_a_durable_one(store):
-    """Another writer's new mark of that hour may not be in the engine yet."""
+    """Another writer's new mark of that hour may not have reached the engine yet."""
     state = store.rollup_state
     before = state.mark_before({PAIR})
     state.clear(state.take())
@@ -109,7 +109,7 @@ def test_a_shared_engine_that_refuses_a_mark_is_left_without_it(store, monkeypat
 
 
 def test_a_server_whose_reads_do_not_count_stores_no_hours_as_rolled_up(store, monkeypatch):
-    """Another server may be alone since, with samples of these hours in its journal."""
+    """Another server may have become the only one since, with samples of these hours in its journal."""
     state = store.rollup_state
     done = state.read_done()
     with monkeypatch.context() as patch:
@@ -129,7 +129,7 @@ def test_a_state_that_is_read_while_a_roll_up_begins_has_its_intent(store, monke
     def select_beside_a_roll_up():
         found = select()
         rolling.start()
-        rolling.join(0.3)  # it need not be over
+        rolling.join(0.3)  # the roll-up may still run
         return found
 
     monkeypatch.setattr(state, "select_progress", select_beside_a_roll_up)

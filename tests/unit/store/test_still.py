@@ -1,4 +1,4 @@
-"""Values that never change, written again while hours are rolled up: every answer is exactly what they make."""
+"""Tests of rewriting constant values while hours are rolled up: every answer stays exact."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -20,13 +20,13 @@ from jobmeter.store.clickhouse.journal import JournalLimits
 from jobmeter.store.window.store import WindowedStore
 
 START = parse_time("2026-10-30")
-DAYS, STEP, SERIES = 4, MINUTE, 8  # over the end of a month: days and months have parts of their own
+DAYS, STEP, SERIES = 4, MINUTE, 8  # across the end of a month, because days and months have separate parts
 QUESTIONS = 20
 TIMES = START + np.arange(0, DAYS * DAY, STEP, dtype=np.int64) + 7_000
 
 
 class Still:
-    """A store with series whose values are known by their places."""
+    """Store with series whose values follow from their positions."""
 
     def __init__(self, store: WindowedStore, seed: int) -> None:
         self.store = store
@@ -37,7 +37,7 @@ class Still:
         self.total = self.value.reshape(SERIES, -1, HOUR // STEP).sum(axis=2)
 
     def write(self, chosen: np.ndarray, first: int, end: int) -> None:
-        """Some of the samples of some series."""
+        """Write some of the samples of some series."""
         count = end - first
         index = np.repeat(np.arange(len(chosen), dtype=np.uint32), count)
         batch = SampleBatch(
@@ -49,7 +49,7 @@ class Still:
         self.store.append_all((batch,), FOREVER)
 
     def check(self, source: Source, chosen: np.ndarray, span: TimeRange, step_ms: int) -> None:
-        """The hours of some series over a span of whole hours."""
+        """Check the hours of some series over a span of whole hours."""
         keys = SeriesKeys(self.keys.job[chosen], self.keys.series[chosen])
         meter, gauges = Meter(SystemClock(), Limits()), np.zeros(len(chosen), np.bool_)
         found = coarsen(read_series_buckets(source, keys, gauges, span, step_ms, owned_ms=0, meter=meter), HOUR)
@@ -62,7 +62,7 @@ class Still:
 
 @pytest.fixture
 def store(empty_store, monkeypatch) -> WindowedStore:
-    """Everything is small: many flushes, inserts of few days, statements of a few hours, reads in many groups."""
+    """Return a store with small limits: many flushes, inserts of few days, short statements, reads in many groups."""
     monkeypatch.setattr(empty_store.commit_log, "_limits", JournalLimits(flush_rows=4_000, day_rows=1_000))
     monkeypatch.setattr("jobmeter.store.clickhouse.commit._ROWS", 3_000)
     monkeypatch.setattr("jobmeter.store.clickhouse.rollup._ROWS", 12_000)
@@ -72,7 +72,7 @@ def store(empty_store, monkeypatch) -> WindowedStore:
 
 @contextmanager
 def going_on(*works: Callable[[], object]) -> Iterator[None]:
-    """Each of them again and again, in a thread of its own, inside the block; what one raises fails the test."""
+    """Repeat each work in its own thread inside the block; an exception in a thread fails the test."""
     ended, failures = threading.Event(), list[BaseException]()
 
     def run(work: Callable[[], object]) -> None:
@@ -95,7 +95,7 @@ def going_on(*works: Callable[[], object]) -> Iterator[None]:
 
 
 def span_of(number: int, questions: np.random.Generator) -> TimeRange:
-    """Some hours; of every second question the last one is that behind a midnight."""
+    """Return a span of hours; every second one ends one hour after a midnight."""
     first, end = sorted(questions.choice(DAYS * 24 + 1, 2, replace=False).tolist())
     if number % 2:
         end = -(-end // 24) * 24 - 23

@@ -1,4 +1,4 @@
-"""The hot window keeps the store's contract: wide, tiny, and starved of memory."""
+"""Tests of the store contract with the hot window: wide, tiny, and starved of memory."""
 
 import contextlib
 import random
@@ -30,7 +30,7 @@ BEGIN = parse_time("2030-06-01")
 
 
 class HandClock:
-    """A clock that is set by hand."""
+    """Clock that a test sets."""
 
     def __init__(self, now_ms: int) -> None:
         self.now = now_ms
@@ -43,7 +43,7 @@ class HandClock:
 
 
 class TestWide(StoreTests):
-    """Everything lies in the window."""
+    """Store contract with all data in the window."""
 
     @pytest.fixture
     def store(self) -> Store:
@@ -51,7 +51,7 @@ class TestWide(StoreTests):
 
 
 class TestPast(StoreTests):
-    """Everything is older than the window."""
+    """Store contract with all data older than the window."""
 
     @pytest.fixture
     def store(self) -> Store:
@@ -59,7 +59,7 @@ class TestPast(StoreTests):
 
 
 class TestStarved(StoreTests):
-    """There is never memory enough."""
+    """Store contract without enough memory."""
 
     @pytest.fixture
     def store(self) -> Store:
@@ -67,7 +67,7 @@ class TestStarved(StoreTests):
 
 
 class Engine(MemoryStore):
-    """Counts how often it is read."""
+    """Engine that counts its reads."""
 
     reads = 0
 
@@ -130,7 +130,7 @@ def test_a_series_that_is_looked_for_while_it_is_written_first_is_found_afterwar
     selector = SeriesSelector(jobs=(gauge("worker-0").job_key,))
 
     class Asked(MemoryStore):
-        """Somebody asks for the job's series just before new ones can be seen."""
+        """Engine with a query for the job's series just before new ones become visible."""
 
         def append_all(self, *arguments, **named):
             store.find(selector)
@@ -151,7 +151,7 @@ def test_a_list_of_series_that_is_as_old_as_a_new_series_is_not_cached() -> None
     selector = SeriesSelector(jobs=(gauge("worker-0").job_key,))
 
     class Slow(MemoryStore):
-        """New series come while an answer is on its way."""
+        """Engine that receives new series while a query for series is in progress."""
 
         def find(self, *arguments):
             found = super().find(*arguments)
@@ -230,7 +230,7 @@ def test_any_number_of_series_is_brought_in_page_by_page_those_of_the_last_day_f
     monkeypatch.setattr(window_store, "_PAGE_SERIES", 7)
 
     class Large(Engine):
-        """An engine with more series than one answer may have."""
+        """Engine with more series than one answer may have."""
 
         pages = 0
 
@@ -262,7 +262,7 @@ def test_any_number_of_series_is_brought_in_page_by_page_those_of_the_last_day_f
     for one in held:
         assert len(read_all(store, [one], span)) == 5
     assert engine.reads == 0
-    # What has no place in memory is read from the engine, page or no page.
+    # Data without room in memory is read from the engine, with or without a page.
     assert len(read_all(store, late + early, span)) == 600
     assert store.window.bytes <= max(bound, 20_000)
 
@@ -362,7 +362,7 @@ def test_reading_in_parts_equals_reading_at_once(seed: int) -> None:
 def test_a_slow_reader_gets_every_sample_once_while_the_window_changes(
     seed: int, bound: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Samples come in order and late, the window expires, shrinks, and loses series, and all goes on in the engine."""
+    """Samples arrive in order and late, the window expires, shrinks and loses series, and the engine has all data."""
     monkeypatch.setattr(window_store, "BLOCK_ROWS", 7)
     monkeypatch.setattr(window_store, "_TOGETHER", 3)
     generator = random.Random(seed)
@@ -376,7 +376,7 @@ def test_a_slow_reader_gets_every_sample_once_while_the_window_changes(
             for one in generator.sample(series, 5)
             for _ in range(6)
         }
-        # A sample that is there has one value for ever, so that any reader has to find that one.
+        # Each stored sample keeps its value, so that every reader must find this value.
         own = {key: value for key, value in rows.items() if key not in written}
         store.append_all((batch_of(own),), FOREVER)
         return own
@@ -412,10 +412,10 @@ def test_a_slow_reader_gets_every_sample_once_while_the_window_changes(
 
 def test_slow_readers_hold_a_block_each(monkeypatch: pytest.MonkeyPatch) -> None:
     class Nothing(MemoryStore):
-        """An engine that keeps nothing: what is found was in memory."""
+        """Engine that keeps no data: samples found later were in memory."""
 
         def append_all(self, batches, retention=FOREVER) -> None:
-            """Let go of all."""
+            """Discard the batches."""
 
     clock = HandClock(BEGIN)
     store = WindowedStore(Nothing(), clock, length_ms=2 * HOUR, bound=2**28)
@@ -434,7 +434,7 @@ def test_slow_readers_hold_a_block_each(monkeypatch: pytest.MonkeyPatch) -> None
     finally:
         tracemalloc.stop()
     assert rows == 4 * 8 * each
-    # Of 160 MB that the samples take as columns.
+    # The samples take 160 MB as columns.
     assert peak - before < 4 * 4 * 20 * window_store.BLOCK_ROWS
 
 
@@ -446,7 +446,7 @@ def test_a_reader_that_takes_longer_than_its_budget_is_stopped() -> None:
 
 
 class Interrupted(MemoryStore):
-    """Something else happens before it keeps what it is given."""
+    """Engine that runs a function before each append."""
 
     def __init__(self) -> None:
         super().__init__()

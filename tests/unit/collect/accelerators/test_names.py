@@ -1,4 +1,4 @@
-"""Short names of devices: by the order of their PCI addresses on the node, wherever the process runs."""
+"""Tests of short device names: they follow the order of PCI addresses on the node, even within a container."""
 
 from pathlib import Path
 
@@ -56,7 +56,7 @@ def test_a_process_in_a_container_names_its_device_as_the_node_does(machine, mak
 
 @pytest.mark.parametrize("unplugged", [False, True])
 def test_a_gpu_that_disappears_takes_no_name_from_the_others(machine, make_driver, unplugged):
-    """The driver numbers the others anew, and a GPU that is unplugged leaves the list of addresses too."""
+    """The driver renumbers the other GPUs, and an unplugged GPU leaves the list of addresses too."""
     driver = make_driver(4)
     driver.install()
     buses = ("1A", "1B", "1C", "9B")
@@ -104,7 +104,7 @@ def test_a_gpu_that_disappears_takes_no_name_from_the_others(machine, make_drive
 
 @given(ADDRESSES, st.data())
 def test_numbers_stay_over_restarts(addresses, data):
-    """Cards disappear one after another, from the driver and from /sys, and the agent restarts each time."""
+    """Cards disappear in turn from the driver and from /sys, and the agent restarts each time."""
     uuids = {address: f"GPU-{address}" for address in addresses}
     places = assign_places({}, uuids, addresses)
     left = data.draw(st.lists(st.sampled_from(addresses), unique=True, min_size=1).map(sorted)) if addresses else []

@@ -1,4 +1,4 @@
-"""A second vendor is one folder, ``acme/``, and one line, which ``node`` adds to the registry: nothing else names it.
+"""Tests of adding a vendor: it takes the folder ``acme/`` and one line, which ``vendors`` adds to the registry.
 
 Both vendors are on a node with GPUs of the fake NVML. Jobs are processes in a tree of files, the kubelet is a server.
 """
@@ -45,7 +45,7 @@ STEP = "/slurm_n1/uid_65534/job_{job}/step_0/task_0"
 
 
 class Node:
-    """A node with so many GPUs of NVIDIA and of Acme, and what an agent on it measures."""
+    """Node with GPUs of NVIDIA and ``acme`` devices of Acme, and the agent's collectors on it."""
 
     def __init__(self, root: Path, driver: FakeNvml | None, acme: int, patience: float = 90.0, **more):
         self.root, self.acme = root, root / "sys" / CLASS
@@ -75,7 +75,7 @@ class Node:
         self.now_ms = NOW_MS
 
     def task(self, pid, job, permitted="", **variables):
-        """A task of Slurm's; ``permitted`` is its group's list of devices."""
+        """Add a Slurm task; ``permitted`` is its group's list of devices."""
         path = STEP.format(job=job)
         plant_process(
             self.root,
@@ -88,7 +88,7 @@ class Node:
         plant(self.root, {f"sys/fs/cgroup/devices{path}/devices.list": permitted or "a *:* rwm\n"})
 
     def look(self):
-        """The samples of a tick by metric, device and job."""
+        """Return the samples of a tick by metric, device and job."""
         self.table.refresh()
         self.now_ms += 10_000
         samples = [sample for one in self.accelerators for sample in one.collect(self.now_ms)]
@@ -97,7 +97,7 @@ class Node:
         return found
 
     def powers(self):
-        """The job of each device."""
+        """Return the job of each device."""
         return {device: job for metric, device, job in self.look() if metric == "gpu.power"}
 
     def allocations(self):
@@ -120,19 +120,19 @@ class Node:
 
 
 def doctor(node):
-    """The doctor's rows about devices."""
+    """Return the doctor's rows about devices."""
     return run_checks(list_device_checks(node.machine), 60.0)
 
 
 @pytest.fixture
 def opened():
-    """The libraries of NVML that were opened."""
+    """List the NVML libraries that the test has opened."""
     return []
 
 
 @pytest.fixture
 def vendors(monkeypatch, opened):
-    """The line that adds the vendor; NVIDIA's driver is noted when it is opened."""
+    """Register the additional vendor, and record when NVIDIA's driver is opened."""
     nvidia = registry.VENDORS[0]
 
     def open_nvidia(*arguments):
@@ -144,14 +144,14 @@ def vendors(monkeypatch, opened):
 
 @pytest.fixture
 def root():
-    """A folder with a short path: that of a socket has at most 107 bytes."""
+    """Yield a folder with a short path, because a socket's path has at most 107 bytes."""
     with tempfile.TemporaryDirectory() as folder:
         yield Path(folder)
 
 
 @pytest.fixture
 def two_gpus(make_driver, opened):
-    """NVML of two GPUs; its library is closed before the fake's files are removed."""
+    """Yield the NVML of two GPUs, and close its library before the fake's files are removed."""
     driver = make_driver(2)
     driver.install()
     driver.readers.append(lambda: [library.close() for library in opened])
@@ -165,7 +165,7 @@ def node(vendors, root, two_gpus):
 
 @pytest.fixture
 def hang(root):
-    """Makes a file of the driver a FIFO: whoever reads it waits for the end of the test."""
+    """Return a function that turns a driver file into a FIFO: reading it blocks until the test ends."""
     pipes = []
 
     def make(name: str, answer: str) -> None:
@@ -186,8 +186,8 @@ def hang(root):
 
 @pytest.fixture
 def no_wait(monkeypatch):
-    """Let the time of a check that hangs be over as soon as the check of the vendor before it has returned."""
-    seconds = chain([0.0, 0.0], repeat(60.0))  # at the begin, and before the wait for each vendor
+    """Expire the time of a hanging check as soon as the check of the previous vendor has returned."""
+    seconds = chain([0.0, 0.0], repeat(60.0))  # at the start, and before the wait for each vendor
     monkeypatch.setattr(runner, "SystemClock", lambda: SimpleNamespace(monotonic=lambda: next(seconds)))
 
 
@@ -374,7 +374,7 @@ VENDOR_WORDS = ("nvidia", "nvml", "cuda", "gpu-", "amdgpu", "rocr", "kfd")
 
 
 def words_of(module):
-    """The names and texts of a module's code, without its docstrings."""
+    """Return the names and strings of a module's code, without its docstrings."""
     tree = ast.parse(module.read_text())
     documentation = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):

@@ -1,7 +1,7 @@
-"""A node with GPUs of NVIDIA and of AMD, 500 processes and six jobs that share them: every owner and every sum.
+"""Simulation of a node with NVIDIA and AMD GPUs, 500 processes and six jobs: tests of every owner and every sum.
 
 ``python -m tests.unit.collect.accelerators.test_simulated_node ROOT STATE`` measures the files of this node. Each line
-on standard input is a collection after that many milliseconds. Its values are a line on standard output.
+on standard input is a collection after that many milliseconds. Each collection prints its values as a line.
 """
 
 import json
@@ -41,7 +41,7 @@ CARDS = {"amd0": [5], "amd1": [5, 5], "amd2": [1, 5], "amd3": []}
 
 
 class Measuring:
-    """The table of processes and the collectors of an agent over the files of a node."""
+    """Table of processes and collectors of an agent over the files of a node."""
 
     def __init__(self, root, state):
         self.clock, self.now_ms = ManualClock(), NOW_MS
@@ -64,7 +64,7 @@ class Measuring:
 
 
 class AgentProcess:
-    """A process that measures a node until it is killed."""
+    """Process that measures a node until it is killed."""
 
     def __init__(self, node, state):
         command = [sys.executable, "-m", "tests.unit.collect.accelerators.test_simulated_node"]
@@ -79,13 +79,13 @@ class AgentProcess:
         )
 
     def begin(self, passed_ms=10_000):
-        """Let the process begin a collection."""
+        """Start a collection in the process."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{passed_ms}\n")
         self._process.stdin.flush()
 
     def look(self, passed_ms=10_000):
-        """The values of a collection by metric, device and job."""
+        """Return the values of a collection by metric, device and job."""
         self.begin(passed_ms)
         assert self._process.stdout is not None
         values = [(tuple(key), value) for *key, value in json.loads(self._process.stdout.readline())]
@@ -100,7 +100,7 @@ class AgentProcess:
 
 
 class SimulatedNode:
-    """The files and drivers of the node."""
+    """Files and drivers of the node."""
 
     def __init__(self, root, driver, seed=7):
         self.root, self.driver, self.random = root, driver, random.Random(seed)
@@ -110,7 +110,7 @@ class SimulatedNode:
         self.free = list(range(1_000, 1_000 + PROCESSES))
         self.random.shuffle(self.free)
         self.pids: dict[int, list[int]] = {number: [] for number in range(len(JOBS))}
-        for pid in self.free:  # two of three are of jobs
+        for pid in self.free:  # two of three belong to jobs
             number = self.random.randrange(9)
             job: dict[str, Any] = {"SLURM_JOB_ID": JOBS[number], "SLURM_PROCID": "0"} if number < len(JOBS) else {}
             plant_process(root, pid, **job)
@@ -139,7 +139,7 @@ class SimulatedNode:
                 plant(self.root, process(pid, **{f"g{70 + number}": memory}))
 
     def work(self):
-        """Let each process on a whole GPU of NVIDIA have computed since the last collection, for a random share."""
+        """Make each process on a whole NVIDIA GPU compute for a random share of the time since the last collection."""
         self.shares = {}
         for device, jobs in WHOLE.items():
             gpu = self.driver.devices[int(device[3:])]
@@ -164,7 +164,7 @@ def owners(found, metric):
 
 
 def single(jobs):
-    """The job of a device: none if several share it."""
+    """Return the job of a device; empty if several jobs share it."""
     names = {JOBS[number] for number in jobs}
     return names.pop() if len(names) == 1 else ""
 
@@ -210,7 +210,7 @@ def node(tmp_path):
 
 @pytest.fixture
 def agent(node, tmp_path):
-    """Starts an agent process for the node; all of them are killed at the end."""
+    """Return a function that starts an agent process for the node; kill all of them at the end."""
     state = tmp_path / "state"
     state.mkdir()
     started = []
@@ -236,12 +236,12 @@ def test_every_owner_and_every_sum_also_after_a_kill(node, agent):
     found = first.look()
     check(node, found, (f"gpu{LOST}", f"gpu{HUNG}"))
     states = {(device, job): value for (name, device, job), value in found.items() if name == "gpu.state" and value}
-    # A device that does not answer stays its job's while the job's processes live.
+    # A device that does not answer stays with its job while the job's processes live.
     assert states == {
         (f"gpu{LOST}", JOBS[0]): DeviceState.LOST.code,
         (f"gpu{HUNG}", JOBS[3]): DeviceState.HANGS.code,
     }
-    first.begin()  # the process is killed in the middle of a collection, with a call of the driver in progress
+    first.begin()  # the process is killed during a collection, while a driver call is in progress
     first.kill()
     node.driver.unblock()
     node.driver.devices[LOST].fail(0)
@@ -254,7 +254,7 @@ def test_every_owner_and_every_sum_also_after_a_kill(node, agent):
 
 
 def main(root, state):
-    """Measure the node of a folder; see the module."""
+    """Measure the node in a folder, as the module's docstring describes."""
     measuring = Measuring(Path(root), Path(state))
     for line in sys.stdin:
         print(json.dumps(measuring.look(int(line))), flush=True)

@@ -1,11 +1,11 @@
-"""Several devices at once whose calls run in threads."""
+"""Tests of several devices at once whose calls run in threads."""
 
 from jobmeter.collect.accelerators.device import Accelerator, close_all
 from jobmeter.model.time import SystemClock
 
 
 class ReturningDevice(Accelerator):
-    """Device with a call that is running as ``busy`` says, one answer for each question; then it has returned."""
+    """Device whose call is running while ``busy`` says so: one entry for each query, then the call has returned."""
 
     def __init__(self, busy: list[bool]) -> None:
         super().__init__(0, SystemClock(), "test ")

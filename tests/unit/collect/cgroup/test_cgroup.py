@@ -1,4 +1,4 @@
-"""Control groups of both versions, against recorded trees: figures and limits worked out by hand."""
+"""Tests of control groups of both versions: recorded trees, with figures and limits worked out by hand."""
 
 import pytest
 from tests.unit.collect.trees import V1, V2, plant
@@ -38,7 +38,7 @@ def test_a_slurm_task_of_version_1(v1):
     usage = v1.read({"cpuacct": f"{STEP}/task_2", "memory": f"{STEP}/task_0", "cpuset": STEP})
     assert usage.cpu_seconds == 12.5
     assert usage.memory == 104857600 - 20971520
-    assert usage.memory_limit == 314572800  # on the step and the job, the task has none
+    assert usage.memory_limit == 314572800  # on the step and the job; the task has no limit
     assert usage.oom_kills == 1
     assert usage.counts == {"memory.limit.reached": 6}
     assert usage.kinds == {"memory.anonymous": 60000000, "memory.file": 40960000}
@@ -49,7 +49,7 @@ def test_a_slurm_task_of_version_1(v1):
 
 def test_quota_and_storage_of_version_1(v1):
     usage = v1.read({"cpu": "/batch/inner", "blkio": "/batch/inner"})
-    assert usage.cpu_limit == 1.5  # the parent's
+    assert usage.cpu_limit == 1.5  # the parent's limit
     assert usage.throttled_seconds == 3.5
     assert (usage.read_bytes, usage.write_bytes) == (4097, 8192)
     assert usage.counts == {

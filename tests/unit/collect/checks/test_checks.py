@@ -1,4 +1,4 @@
-"""The checks of a node, on made-up /proc and /sys, and one that hangs."""
+"""Tests of the checks of a node, on made-up /proc and /sys, including a check that hangs."""
 
 import os
 from random import Random
@@ -94,7 +94,7 @@ def test_disks(tmp_path):
 
 
 class Turn(Event):
-    """Pause of the check, after which the processes' files are a second older."""
+    """Pause of the check: afterwards the processes' files are one second older."""
 
     def __init__(self, clock, root, later):
         super().__init__()
@@ -122,7 +122,7 @@ def test_the_busiest_processes_have_their_use_and_replica(tmp_path):
         put(tmp_path, **{f"{pid}__io": io_of(0)} if pid % 2 else {})
     later = {f"{pid}__stat": stat_of(pid, 50 + pid * hertz, pages * pid, waited=10**6) for pid in range(1, count)}
     later |= {f"{pid}__io": io_of(pid * 2**20) for pid in range(1, count, 2)}
-    later["8__stat"] = stat_of(8, 10**9, pages, start=6)  # the number has another process now
+    later["8__stat"] = stat_of(8, 10**9, pages, start=6)  # another process has the number now
     clock = ManualClock()
     found = check_processes({7: Owner("job-1", "worker-0")}.get, str(tmp_path), Turn(clock, tmp_path, later), clock)
     assert [one.text for one in found] == [
@@ -178,7 +178,7 @@ def test_the_processes_of_a_job_are_ranked_with_their_replicas_and_ranks(tmp_pat
         figures = {"cores": seconds, "memory": size * 2**20, "traffic": None if moved is None else moved * 2**21}
         place = {"name": f"p{pid}", "job": "job-1", "replica": f"worker-{at}", "rank": rank or 0}
         expected[pid] = {"pid": pid, **figures, **place}
-    for pid, start in ((1_001, 5), (1_002, 6)):  # a process of no job, and a number that has another process now
+    for pid, start in ((1_001, 5), (1_002, 6)):  # a process without a job, and a number that another process has now
         put(tmp_path, **{f"{pid}__stat": stat_of(pid, 9, pages), f"{pid}__comm": "other\n"})
         later[f"{pid}__stat"] = stat_of(pid, 10**6, pages * 10**4, start=start)
     members.append(process_of(1_002, 5, "worker-gone", None))

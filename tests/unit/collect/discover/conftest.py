@@ -1,4 +1,4 @@
-"""Fixtures of discovery: a planted machine and its table of processes."""
+"""Fixtures for the tests of discovery: a planted machine and its table of processes."""
 
 import pytest
 from tests.unit.collect.trees import HOST, plant
@@ -10,7 +10,7 @@ from jobmeter.collect.discover.table import ProcessTable
 
 @pytest.fixture
 def table(tmp_path):
-    """Return the table of processes on a machine under ``tmp_path``, without processes."""
+    """Return an empty table of processes on a machine under ``tmp_path``."""
     plant(tmp_path, HOST)
     classifier = NodeClassifier("n1", f"{tmp_path}/proc", ContainerRuns(f"{tmp_path}/containers"))
     return ProcessTable(classifier, f"{tmp_path}/proc")

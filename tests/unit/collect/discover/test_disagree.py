@@ -1,4 +1,4 @@
-"""Who was given a device, and who computes on it: where these disagree, and where nothing can be said."""
+"""Tests of disagreement between the devices given to jobs and the processes that compute on them."""
 
 import pytest
 from tests.unit.collect.gpus import Bench, Gpu, device_set
@@ -45,7 +45,7 @@ def test_a_device_that_the_environment_does_not_name(variable, text):
     [
         ("SLURM_JOB_GPUS", "0,1"),
         ("NVIDIA_VISIBLE_DEVICES", "GPU-1aaa-bbbb"),
-        ("CUDA_VISIBLE_DEVICES", "2"),  # counts from the first that its group lets it see
+        ("CUDA_VISIBLE_DEVICES", "2"),  # counts from the first device that its group permits
         ("NVIDIA_VISIBLE_DEVICES", "2,all"),
         ("CUDA_VISIBLE_DEVICES", "MIG-GPU-1aaa/1/0"),
         ("SLURM_JOB_GPUS", "9"),

@@ -1,4 +1,4 @@
-"""The job of a process, by its groups and environment as Slurm, Kubernetes and launchers set them."""
+"""Tests of the job of a process: found from groups and environments set by Slurm, Kubernetes and launchers."""
 
 import pytest
 from tests.unit.collect.trees import HOST, V1_STEP, plant, plant_process
@@ -28,7 +28,7 @@ ID = "dbd988cbf2f53da1be309e368028f59ad28577a3eb0a93623ada44092a93175e"
 
 
 def test_a_container_that_was_started_again_is_the_next_attempt_of_its_replica(tmp_path):
-    """The links are those that a kubelet 1.20 made, recorded beside the group of the path above."""
+    """A kubelet 1.20 made these links, recorded beside the group of the path above."""
     plant(tmp_path, HOST)
     links = tmp_path / "containers"
     links.mkdir()
@@ -131,7 +131,7 @@ def test_a_child_without_an_environment_is_in_the_job_of_its_task(table, tmp_pat
     plant_process(tmp_path, 100, groups=groups, SLURM_JOB_ID="77", SLURM_PROCID="5")
     plant_process(tmp_path, 101, 100, groups=groups)
     plant_process(tmp_path, 102, 100, groups=groups.replace("s8FX", "s9AA"))
-    plant_process(tmp_path, 103, groups=groups)  # whose parent has ended
+    plant_process(tmp_path, 103, groups=groups)  # its parent has ended
     assert owners(table) == dict.fromkeys((100, 101), Owner("77", "worker-5"))
 
 
@@ -142,7 +142,7 @@ def test_slurm_without_groups(table, tmp_path):
 
 
 def test_jobs_of_two_clusters_with_one_number_never_meet(tmp_path):
-    """As two slurmd of two clusters made them on one machine: the groups of each have its node's name in their path."""
+    """Two slurmd of two clusters on one machine made these groups: each path contains the node's name."""
     plant(tmp_path, HOST)
     proc = f"{tmp_path}/proc"
     table = ProcessTable(NodeClassifier("n1", proc, clusters=SlurmClusters("alpha")), proc)
@@ -154,9 +154,9 @@ def test_jobs_of_two_clusters_with_one_number_never_meet(tmp_path):
     plant_task(100, V1_STEP, SLURM_CLUSTER_NAME="alpha")
     plant_task(200, second, SLURM_CLUSTER_NAME="Beta")
     plant_process(tmp_path, 201, 200, groups=second)  # a child with an empty environment
-    plant_task(202, second, parent=200, SLURM_CLUSTER_NAME="alpha")  # one that says otherwise
-    plant_task(203, second)  # a task that was not told
-    plant_task(300, SLURM_CLUSTER_NAME="beta")  # no groups, as of proctrack/linuxproc
+    plant_task(202, second, parent=200, SLURM_CLUSTER_NAME="alpha")  # a child that contradicts its parent
+    plant_task(203, second)  # a task without the variables of its job
+    plant_task(300, SLURM_CLUSTER_NAME="beta")  # no groups, as with proctrack/linuxproc
     plant_process(tmp_path, 400, groups=f"0::/kubepods/burstable/pod{UID}/{ID}\n", HOSTNAME="21")
     other = Owner("21@beta", "worker-2")
     assert owners(table) == {
@@ -232,7 +232,7 @@ def test_torchrun_by_its_run_id(table, tmp_path):
 LAUNCHED = {
     # torch/distributed/elastic: https://docs.pytorch.org/docs/stable/elastic/run.html#environment-variables
     "torchrun": ({"TORCHELASTIC_RUN_ID": "none", "GROUP_RANK": "1", "RANK": "5", "LOCAL_RANK": "1"}, 5, 1),
-    # accelerate starts its processes by torchrun's own code, and names itself besides.
+    # accelerate starts its processes with torchrun's own code, and also sets its own variable.
     "accelerate": ({"ACCELERATE_MIXED_PRECISION": "no", "RANK": "5", "LOCAL_RANK": "1"}, 5, 1),
     # deepspeed/launcher/launch.py
     "DeepSpeed": ({"CROSS_RANK": "1", "LOCAL_SIZE": "4", "RANK": "5", "LOCAL_RANK": "1"}, 5, 1),
@@ -245,11 +245,11 @@ LAUNCHED = {
     # https://www.mindspore.cn/docs/en/r2.2/note/env_var_list.html
     "MindSpore": ({"RANK_ID": "5", "RANK_SIZE": "8", "DEVICE_ID": "1"}, 5, None),
     "srun": ({"SLURM_JOB_ID": "21", "SLURM_PROCID": "5", "SLURM_LOCALID": "1"}, 5, 1),
-    # Ray and Dask tell a process its rank when it runs, where nobody else sees it.
+    # Ray and Dask give a process its rank at run time, invisible to others.
     "Ray": ({"RAY_JOB_ID": "01000000", "RAY_NODE_ID": "1"}, None, None),
     "Dask": ({"DASK_PARENT_PID": "7"}, None, None),
 }
-"""By launcher, the variables of a process as its documents or its source have them: its rank, and that on its node."""
+"""By launcher, a process's variables from its documentation or source, its rank, and its rank on its node."""
 
 
 @pytest.mark.parametrize("launcher", LAUNCHED)
@@ -299,7 +299,7 @@ def test_a_process_is_looked_at_again_once_since_it_begins_as_a_copy_of_its_pare
     plant_process(tmp_path, 100, JOBMETER_JOB_ID="late")
     assert owners(table) == {100: Owner("late", "worker-0")}
     plant_process(tmp_path, 100, JOBMETER_JOB_ID="later")
-    assert owners(table) == {100: Owner("late", "worker-0")}  # read twice, not for ever
+    assert owners(table) == {100: Owner("late", "worker-0")}  # read twice, and no more often
 
 
 def test_a_number_that_comes_round_again_is_another_process(table, tmp_path):

@@ -1,7 +1,8 @@
-"""Who was given a device: by the files of a prolog and by control groups of devices, and where these disagree.
+"""Tests of allocated devices: from a prolog's files, from control groups of devices, and from both in conflict.
 
-``CONTAINER`` was recorded of a container of podman 4.3.1 and runc, on Linux 6.18 with version 1, that was given
-``/dev/nvidia2``; ``DENIED`` of a group there to which a device was denied, as Slurm's task/cgroup does it.
+``CONTAINER`` was recorded from a container of podman 4.3.1 and runc, on Linux 6.18 with version 1, that was given
+``/dev/nvidia2``. ``DENIED`` was recorded there from a group to which a device was denied, as Slurm's task/cgroup does
+it.
 """
 
 import pytest
@@ -49,7 +50,7 @@ def allowing(*minors):
 
 
 class Node:
-    """A node of four GPUs over a tree of files: the agent's own classifier, table and collector of GPUs."""
+    """Node of four GPUs over a tree of files: the agent's own classifier, table and GPU collector."""
 
     def __init__(self, root, driver):
         self.root = root
@@ -81,7 +82,7 @@ class Node:
         return self.table.find_member(pid)
 
     def task(self, pid, job, permitted="", **variables):
-        """A task of Slurm's; ``permitted`` is its group's list of devices."""
+        """Add a Slurm task; ``permitted`` is its group's list of devices."""
         path = SLURM.format(job=job)
         groups = f"5:devices:{path}\n4:memory:{path}\n"
         plant_process(self.root, pid, groups=groups, **({"SLURM_JOB_ID": job, "SLURM_PROCID": "0"} | variables))
@@ -94,7 +95,7 @@ class Node:
             (self.files / name.removeprefix("_").replace("__", ".")).write_text(text)
 
     def look(self):
-        """Who has each device in the view of this moment: (job, device, source) of the intervals that are open."""
+        """Collect. Return (job, device, source) of the allocations that are open now."""
         self.table.refresh()
         self.now_ms += 10_000
         self.collector.collect(self.now_ms)

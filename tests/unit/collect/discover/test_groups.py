@@ -1,4 +1,4 @@
-"""Slurm's tasks, pods and containers, by the paths of their control groups."""
+"""Tests of Slurm's tasks, pods and containers, found from the paths of their control groups."""
 
 import pytest
 
@@ -103,7 +103,7 @@ def _layouts():
         yield f"/docker/{ID[::-1]}{inside}/kubelet-kubepods{dashed}-pod{low}.slice/cri-containerd-{ID}.scope"
         yield f"/docker/{ID[::-1]}/kubelet/kubepods{between}/pod{uid}/{ID}"
     yield f"/kubepods/burstable/pod{UID.replace('-', '')}/{ID}"  # a static pod
-    yield f"/kubepods.slice/kubepods-pod{low}.slice/crio-{ID}.scope/container"  # crun's own
+    yield f"/kubepods.slice/kubepods-pod{low}.slice/crio-{ID}.scope/container"  # crun's own group
     yield f"/k8s.io/kubepods/burstable/pod{uid}/{ID}"
     yield f"/kubepods/burstable/pod{uid}/{ID}/init.scope"
     yield f"/system.slice/rke2-agent.service/kubepods/besteffort/pod{uid}/{ID}"

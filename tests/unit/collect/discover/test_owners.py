@@ -1,4 +1,4 @@
-"""Whose a job is: no user's process becomes part of another user's job by what its environment says."""
+"""Tests of the owner of a job: an environment cannot move a process into another user's job."""
 
 import os
 import subprocess
@@ -23,7 +23,7 @@ UID = "0a1b2c3d-0001-0002-0003-00000000abc{}"
 
 
 class Node:
-    """A planted machine, and what an agent finds on it."""
+    """Planted machine, and the jobs that an agent finds on it."""
 
     def __init__(self, root, owners=None):
         self.root = plant(root, HOST)
@@ -76,7 +76,7 @@ def test_what_a_process_of_the_job_started_belongs_to_it_as_any_user(node):
     node.process(12, 11, uid=MALLORY, JOBMETER_JOB_ID="alices", JOBMETER_REPLICA="worker-1")
     expected = dict.fromkeys((10, 11, 12), "alices")
     assert node.jobs() == expected
-    node.end(11)  # the parent of 12, which is looked at once more
+    node.end(11)  # the parent of 12, which is read once more
     assert node.jobs() == dict.fromkeys((10, 12), "alices")
     assert node.jobs() == dict.fromkeys((10, 12), "alices")
 
@@ -87,7 +87,7 @@ def test_what_a_process_of_the_job_started_belongs_to_it_as_any_user(node):
     )
 )
 def test_of_each_job_the_first_process_decides(tmp_path_factory, processes):
-    """In whatever order the numbers of the processes are, and whatever is found first."""
+    """The order of process numbers and the order of discovery do not matter."""
     node = Node(tmp_path_factory.mktemp("node"))
     first: dict[str, int] = {}
     expected: dict[int, str] = {}
@@ -115,12 +115,12 @@ def test_a_job_of_slurm_is_its_users_although_another_user_named_it_first(node):
 
 
 def test_a_task_whose_group_does_not_say_its_job_cannot_take_another_number(node):
-    """Slurm 26.05 names the groups of a job by something else than its number."""
+    """Slurm 26.05 does not name the groups of a job by its number."""
     own, other = (f"0::/slurmstepd.scope/{name}/step_0/user/task_0\n" for name in ("sAAAA", "sBBBB"))
     node.process(10, uid=ALICE, groups=own, SLURM_JOB_ID="21", SLURM_PROCID="0")
     node.process(20, uid=MALLORY, groups=other, SLURM_JOB_ID="22", SLURM_PROCID="0")
     node.process(21, 20, uid=MALLORY, groups=other, SLURM_JOB_ID="21", SLURM_PROCID="4")
-    node.process(22, uid=MALLORY, groups=other, SLURM_JOB_ID="21", SLURM_PROCID="5")  # whose parent has ended
+    node.process(22, uid=MALLORY, groups=other, SLURM_JOB_ID="21", SLURM_PROCID="5")  # its parent has ended
     assert node.jobs() == {10: "21", 20: "22", 21: "22"}
 
 

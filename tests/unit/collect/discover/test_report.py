@@ -1,4 +1,4 @@
-"""Records of jobs, replicas and the node with its devices, for the server."""
+"""Tests of the records for the server: jobs, replicas, and the node with its devices."""
 
 from tests.unit.collect.gpus import Gpu
 from tests.unit.collect.trees import HOST, V1_STEP, end_process, plant, plant_process
@@ -46,7 +46,7 @@ def test_records_have_the_start_and_the_end_of_a_replica_once(table, tmp_path):
 
 
 def test_a_replica_has_the_rank_of_its_task_where_its_launcher_came_first(tmp_path):
-    """``mpirun python train.py`` fits a rule for ``python train.py``, and has no rank; its first task is worker-0."""
+    """``mpirun python train.py`` matches a rule for ``python train.py`` and has no rank; its first task is worker-0."""
     plant(tmp_path, HOST)
     proc = f"{tmp_path}/proc"
     rules = tmp_path / "rules.toml"
@@ -110,10 +110,10 @@ def test_a_card_that_was_replaced_is_another_device_with_its_own_times(tmp_path)
     assert [(one["uuid"], one["since"]) for one in info["devices"]] == [("GPU-3", 60_000), ("GPU-2", 1_000)]
     former = {"device": "gpu0", "name": "H200", "uuid": "GPU-1", "pci": "0000:9b:00", "serial": "165"}
     assert info["former_devices"] == [{**former, "since": 1_000, "until": 1_000}]
-    # It cannot be opened, and has no UUID for a while.
+    # The card cannot be opened, and has no UUID for a while.
     devices["gpu0"] = Gpu(0, "", "H200", state=DeviceState.LOST)
     assert [one["uuid"] for one in record(70_000)["former_devices"]] == ["GPU-1"]
-    # The old card comes back, in the same place.
+    # The old card comes back in the same slot.
     devices["gpu0"] = old
     info = record(80_000)
     assert info["devices"][0]["since"] == 80_000

@@ -1,4 +1,4 @@
-"""Rules that make jobs of what no scheduler started, and the ranks that launchers give."""
+"""Tests of rules that make jobs of processes without a scheduler, and of the ranks that launchers set."""
 
 import re
 
@@ -29,7 +29,7 @@ ID = "0123456789abcdef" * 4
 
 @pytest.fixture
 def found(tmp_path):
-    """The members of the planted processes, by their number, under these rules."""
+    """Return the members of the planted processes under these rules, by process number."""
 
     def members(text):
         file = tmp_path / "rules.toml"
@@ -115,7 +115,7 @@ def test_a_command_and_all_that_it_starts_with_a_replica_for_each_rank(tmp_path,
 
 
 def test_the_workers_of_ray_by_their_titles(tmp_path, found):
-    """Ray 2 writes a title over the command line of a worker, and zeros over the rest of it."""
+    """Ray 2 overwrites the command line of a worker with a title, and the rest of it with zeros."""
     for pid, title in ((10, "ray::train"), (11, "ray::train"), (12, "ray::IDLE")):
         plant_process(tmp_path, pid, RAY_JOB_ID="01000000")
         plant(tmp_path, {f"proc/{pid}/cmdline": title + "\0" * 180})
@@ -164,7 +164,7 @@ HOSTILE = "python -m " * 1_000
 
 @pytest.mark.parametrize("rule", [f'command = "{STARS}"\njob = "x"', f'cgroup = "/a/{"*a" * 100}b"\njob = "x"'])
 def test_no_command_line_and_no_path_stops_the_scan(tmp_path, found, rule):
-    """A regular expression with so many stars would try them in more ways than there are seconds."""
+    """Backtracking in a regular expression with as many stars would take years."""
     plant_process(tmp_path, 10, groups=f"0::/a/{'a' * 200}\n")
     plant(tmp_path, {"proc/10/cmdline": HOSTILE.replace(" ", "\0")})
     assert found(f"[[job]]\n{rule}\n") == {}
@@ -181,7 +181,7 @@ PIECES = st.sampled_from(["a", "b", "/", "*", "?", "[ab]", "[!a]", "."])
 
 
 def plain(pattern, within):
-    """The pattern as a regular expression, as a shell reads it; slow for a hostile text."""
+    """Return the pattern as a regular expression with a shell's meaning; slow for a hostile text."""
     wild = {"*": f"({within}*)", "?": f"({within})", "[ab]": "([ab])", "[!a]": "([^a/])" if "/" in within else "([^a])"}
     return "".join(wild.get(piece) or re.escape(piece) for piece in pattern)
 

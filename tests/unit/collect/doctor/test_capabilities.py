@@ -1,4 +1,4 @@
-"""The capabilities that the doctor names are those that the agent's own code makes use of."""
+"""Tests that the doctor names exactly the capabilities that the agent's code uses."""
 
 import json
 import os
@@ -46,7 +46,7 @@ print(json.dumps({
     "the kernel's log": kernel_log(),
 }))
 """
-"""What the agent reads, as user 65534 with the capabilities of the first argument: what it could."""
+"""Program that reads like the agent, as user 65534 with given capabilities, and prints what it could read."""
 
 NEEDED = {
     "log files": {"CAP_DAC_READ_SEARCH"},

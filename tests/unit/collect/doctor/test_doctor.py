@@ -1,4 +1,4 @@
-"""What the doctor says of machines: made of files, and of answers that a server might give."""
+"""Tests of the doctor's report on machines made of files and on possible answers of a server."""
 
 import fcntl
 import os
@@ -38,7 +38,7 @@ V2_MOUNT = "30 29 0:26 / {root}/sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"
 
 @pytest.fixture
 def machine(tmp_path):
-    """A machine without anything."""
+    """Return a machine without devices, schedulers or log sources."""
     for name in ("proc/self", "sys", "dev", "run", "var"):
         (tmp_path / name).mkdir(parents=True)
     places = {name: str(tmp_path / name) for name in ("proc", "sys", "dev", "run", "var")}
@@ -73,10 +73,10 @@ def test_the_capabilities_that_are_missing_are_named(machine, mask, status, name
 
 class Closed(EventSocket):
     def __init__(self):
-        """Nothing is opened."""
+        """Open no socket."""
 
     def close(self):
-        """Nothing was opened."""
+        """Close no socket."""
 
 
 def refused():
@@ -109,7 +109,7 @@ def test_processes_whose_environment_is_hidden_are_counted(machine):
     for pid in ("1", "2", "3"):
         write(Path(machine.proc, pid, "cmdline"), f"p{pid}")
     write(Path(machine.proc, "1/environ"), "A=1")
-    write(Path(machine.proc, "4/cmdline"), "")  # a thread of the kernel's
+    write(Path(machine.proc, "4/cmdline"), "")  # a kernel thread
     found = by_name(check_rights(machine, uid=1000))["processes"]
     assert (found.status, found.text.split(":")[0]) == (
         SourceStatus.LIMITED,
@@ -233,7 +233,7 @@ def test_devices_of_others(machine, make_driver):
 
 
 class Answers(Transport):
-    """A transport with fixed bodies and errors by path."""
+    """Transport with fixed bodies and errors by path."""
 
     server = "https://jobmeter.example"
 

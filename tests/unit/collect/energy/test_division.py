@@ -1,4 +1,4 @@
-"""Division of energy: all jobs and the rest have exactly the measured energy, through resets and pauses."""
+"""Tests of the division of energy: jobs and the rest sum to the measured energy, across resets and pauses."""
 
 from collections import defaultdict
 from types import SimpleNamespace
@@ -20,7 +20,7 @@ CORES, MEMORY = 16.0, 1000.0
 
 
 class Node:
-    """A node with two packages, memory, the whole machine and two GPUs, whose jobs are drawn."""
+    """Node with two packages, memory, the whole machine and two GPUs, running randomly drawn jobs."""
 
     def __init__(self, state=None):
         self.claims: dict[str, list[tuple[Owner, float]]] = {}
@@ -33,8 +33,9 @@ class Node:
         self.new = set()
 
     def tick(self, seconds, energy, jobs, claims=None, used=None):
-        """``energy``: joules since the last tick by (kind, source) or device; ``jobs``: cores, limit, memory, limit.
+        """Advance one tick.
 
+        ``energy``: joules since the last tick by (kind, source) or device. ``jobs``: cores, limit, memory, limit.
         ``used``: share of time of each owner by device. The counters of RAPL wrap at ``RANGE`` joules.
         """
         self.now_ms += round(seconds * 1000)
@@ -103,14 +104,14 @@ def test_no_more_energy_is_divided_than_was_measured(amount, at_rest, allocated,
 
 
 RANGE = 262_143.328850
-"""Joules at which a counter of RAPL begins again at 0."""
+"""Joules at which a counter of RAPL wraps to 0."""
 LONGEST_S = RANGE / 1000
 """Pause in seconds after which a counter of RAPL may have wrapped more than once, at 1 kW."""
 PARTS: dict[str, list[Any]] = {"cpu": SOURCES[:2], "memory": SOURCES[2:3], "gpu0": ["gpu0"], "gpu1": ["gpu1"]}
 
 
 class Expected:
-    """Measured energy by kind, computed from the counters alone."""
+    """Measured energy by kind, computed only from the counters."""
 
     def __init__(self):
         self.measured = defaultdict(float)
@@ -120,7 +121,7 @@ class Expected:
         self.read_ms: dict[Any, int] = {}
 
     def add(self, node, energy):
-        """Add a tick. Energy of RAPL in a pause in which the counter may have wrapped twice is unknown."""
+        """Add a tick. RAPL's energy is unknown for a pause in which the counter may have wrapped twice."""
         raw = {**node.raw}
         for key in energy.keys() & set(SOURCES[:3]):
             pause = (node.now_ms - self.read_ms.get(key, node.now_ms)) / 1000
@@ -145,7 +146,7 @@ class Expected:
 
 @given(st.data())
 def test_energy_of_jobs_and_of_no_job_adds_up_to_the_measured_energy(data):
-    """Pauses of any length, jobs that come and go and share devices, counters that are absent, wrap or begin again."""
+    """Pauses have any length. Jobs come, go and share devices. Counters are absent, wrap or restart."""
     node, expected = Node(), Expected()
     given: dict[str, float] = defaultdict(float)
     given_before: dict[tuple[str, ...], float] = {}
@@ -159,7 +160,7 @@ def test_energy_of_jobs_and_of_no_job_adds_up_to_the_measured_energy(data):
         energy = {key: data.draw(joules) if isinstance(key, str) else data.draw(watts) * since[key] for key in keys}
         for key in energy.keys() & {"gpu0", "gpu1"}:
             if data.draw(st.booleans()):
-                node.raw[key] = 0.0  # its driver was loaded again
+                node.raw[key] = 0.0  # its driver was reloaded
         held = data.draw(st.dictionaries(st.sampled_from([*HALVES]), holders))
         claims = {device: [(owner, HALVES[device]) for owner in owners] for device, owners in held.items()}
         used = {
@@ -177,7 +178,7 @@ def test_energy_of_jobs_and_of_no_job_adds_up_to_the_measured_energy(data):
                 given[kind] += value - before
                 given_before[metric, *rest] = value
                 seen_ms[metric, *rest] = node.now_ms
-        # Energy of a job that has been gone for ten minutes begins at 0 again.
+        # Energy of a job that has been gone for ten minutes restarts at 0.
         for key in [key for key, at in seen_ms.items() if key[0].startswith("energy.") and node.now_ms - at > 600_000]:
             del seen_ms[key], given_before[key]
     for kind in ("cpu", "memory", "gpu", "rest"):
@@ -198,7 +199,7 @@ def test_jobs_get_all_measured_energy_while_they_all_run(tmp_path):
             assert of_jobs + found["node.energy.unattributed", kind, ""] == pytest.approx(each * turn)
         assert found["energy.gpu", "a"] == pytest.approx(700 * turn)
         assert ("energy.gpu", "b") not in found
-        # All busy CPU time was that of the jobs, 2 to 1.
+        # All busy CPU time belonged to the jobs, 2 to 1.
         assert found["energy.cpu", "a"] == pytest.approx(1000 * turn * 2 / 3)
         assert found["energy.total", "b"] == sum(found["energy." + kind, "b"] for kind in ("cpu", "memory", "rest"))
 
@@ -212,7 +213,7 @@ def test_power_at_rest_is_divided_by_allocation(tmp_path):
     assert before["node.power.idle", "cpu", ""] == 100
     after = node.tick(10, {SOURCES[0]: 1600}, jobs)
     grown = {job: after["energy.cpu", job] - before["energy.cpu", job] for job in "ab"}
-    assert grown["a"] == pytest.approx(1000 * 8 / 16)  # it computes nothing and has half of the cores
+    assert grown["a"] == pytest.approx(1000 * 8 / 16)  # the job computes nothing and has half of the cores
     assert grown["b"] == pytest.approx(1000 * 4 / 16 + 600)
     rest = after["node.energy.unattributed", "cpu", ""] - before["node.energy.unattributed", "cpu", ""]
     assert rest == pytest.approx(1000 * 4 / 16)
@@ -282,7 +283,7 @@ def test_a_shared_device_counts_by_the_time_of_its_processes():
     found = {(one.series.metric, one.series.job): one.value for one in node.division.divide(samples)}
     assert found["energy.gpu", "a"] == pytest.approx(60)
     assert found["energy.gpu", "b"] == pytest.approx(20)
-    assert found["node.energy.unattributed", ""] == pytest.approx(20)  # a process of no job
+    assert found["node.energy.unattributed", ""] == pytest.approx(20)  # a process without a job
 
 
 def test_a_source_that_is_absent_for_a_tick_charges_nobody_with_its_past():
@@ -298,7 +299,7 @@ def test_a_source_that_is_absent_for_a_tick_charges_nobody_with_its_past():
 
 
 def test_another_family_of_sources_does_not_stand_in_for_one_that_is_absent():
-    """Cray's counters are absent while they change, and RAPL's began at another time."""
+    """Cray's counters are missing during a change, and RAPL's counters started at another time."""
     node = Node()
     jobs = {JOBS[0]: (4, 8, 200, 500)}
     energy = {("cpu", "rapl/package-0"): 7000, ("node", "rapl/psys"): 9000}
@@ -317,7 +318,7 @@ def test_counters_of_the_machine_do_not_replace_devices_that_miss_a_tick():
     node = Node()
     jobs = {JOBS[0]: (4, 8, 200, 500)}
     energy = {("accelerator", "cray/accel0"): 500, ("node", "cray/energy"): 900}
-    node.tick(10, energy, jobs)  # the driver of the devices still starts
+    node.tick(10, energy, jobs)  # the device driver is still starting
     claims = {"gpu0": [(JOBS[0], 1.0)]}
     node.tick(10, energy | {"gpu0": 500}, jobs, claims)
     before = node.tick(10, energy | {"gpu0": 500}, jobs, claims)
@@ -328,7 +329,7 @@ def test_counters_of_the_machine_do_not_replace_devices_that_miss_a_tick():
 
 
 def total(found, kind):
-    """Return the energy of a kind, of jobs and of nobody."""
+    """Return the energy of a kind, summed over the jobs and the rest."""
     return sum(
         value
         for (metric, *rest), value in found.items()

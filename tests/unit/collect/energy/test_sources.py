@@ -1,4 +1,4 @@
-"""Energy counters and power of the node: files, programs and controllers, recorded in shape and drawn in value."""
+"""Tests of energy counters and power of the node: files, programs and controllers of recorded shape, random values."""
 
 import http.server
 import json
@@ -159,7 +159,7 @@ def test_the_local_controller_gives_the_power(tmp_path):
     program.write_text(f"#!/bin/sh\ntest \"$*\" = 'dcmi power reading' || exit 1\ncat <<'X'\n{IPMITOOL}X\n")
     program.chmod(0o755)
     programs = {"ipmitool": str(program)}
-    assert IpmiPower(str(tmp_path), programs.get).read() is None  # no device
+    assert IpmiPower(str(tmp_path), programs.get).read() is None  # no device of IPMI
     (tmp_path / "ipmi0").touch()
     assert IpmiPower(str(tmp_path), programs.get).read() == 220
     assert IpmiPower(str(tmp_path), lambda _name: None).find_command() is None
@@ -303,7 +303,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def controller(tmp_path_factory):
-    """The address of a controller without its scheme, and the file of its authority."""
+    """Yield the address of a controller without its scheme, and the file of its certificate authority."""
     made = make(tmp_path_factory.mktemp("redfish"))
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -374,7 +374,7 @@ def test_power_at_rest_is_remembered_for_a_week(tmp_path):
         idle.add("cpu", 100 + turn, NOW_MS + turn * 10_000)
     idle.add("cpu", -5, NOW_MS)
     assert idle.find_watts("cpu") == 104
-    idle.add("cpu", 300, NOW_MS + 1_300_000)  # later than the last time that the file was written
+    idle.add("cpu", 300, NOW_MS + 1_300_000)  # later than the last write to the file
     assert IdlePower(tmp_path / "idle.json").find_watts("cpu") == 105
     for turn in range(100):
         idle.add("cpu", 200, NOW_MS + 8 * 86_400_000 + turn)

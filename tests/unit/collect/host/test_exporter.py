@@ -1,4 +1,4 @@
-"""The node's collectors beside node_exporter, both over the same tree of random figures and on this machine."""
+"""Tests of the node's collectors beside node_exporter, over the same random tree and on this machine."""
 
 import os
 import random
@@ -100,7 +100,7 @@ def root(request, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def exported(root):
-    """The exporter's values, by name and the values of labels."""
+    """Return the exporter's values, by name and label values."""
     port = free_port()
     names = ("meminfo", "meminfo_numa", "vmstat", "diskstats", "mountstats", "hwmon", "edac", "cpu")
     command = ["prometheus-node-exporter", f"--web.listen-address=127.0.0.1:{port}", "--collector.disable-defaults"]

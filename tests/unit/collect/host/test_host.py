@@ -1,4 +1,4 @@
-"""The node's collectors, each against a recorded tree whose figures were worked out by hand."""
+"""Tests of the node's collectors, each against a recorded tree with figures worked out by hand."""
 
 import os
 import threading
@@ -68,7 +68,7 @@ class TestMemory(CollectorContract):
         page = os.sysconf("SC_PAGE_SIZE")
         assert (values["node.swap.in",], values["node.swap.out",]) == (7 * page, 11 * page)
         assert values["node.memory.buffers",] == 52108 * 1024
-        # This kernel gives no size of a huge page, and no counts of stalls.
+        # This kernel reports no size of a huge page and no stall counts.
         assert not {("node.memory.huge.free",), ("node.memory.stalls",)} & values.keys()
 
     def test_stalls_of_each_zone_are_added(self, collector, root):
@@ -305,7 +305,7 @@ class TestSensors(CollectorContract):
 
     @pytest.mark.parametrize("numbers", [(0, 1), (7, 3)])
     def test_chips_of_one_name_have_the_names_of_their_devices(self, tmp_path, numbers):
-        """The order of their folders changes with each start of the machine."""
+        """The order of the folders changes with each boot of the machine."""
         for place, number in enumerate(numbers):
             folder = f"sys/class/hwmon/hwmon{number}"
             plant(tmp_path, {f"{folder}/name": "nvme\n", f"{folder}/temp1_input": f"{place + 1}000\n"})

@@ -1,4 +1,4 @@
-"""Devices by the kubelet's word: its messages, its socket, and whose a device is then."""
+"""Tests of devices assigned by the kubelet: its messages, its socket, and the owners of devices."""
 
 import pytest
 from tests.unit.collect.fake_kubelet import Kubelet, Response, response
@@ -130,7 +130,7 @@ def test_an_idle_device_belongs_to_the_pod_that_was_given_it(bench, kubelet):
 
 def test_the_living_one_of_two_pods_with_one_name_counts(bench, kubelet):
     kubelet.answer = response("GPU-1").SerializeToString()
-    newer = UID.replace("0a1b", "0000")  # sorts before
+    newer = UID.replace("0a1b", "0000")  # sorts before UID
     for uid in (UID, newer):
         (bench.folder / f"ml_train-0_{uid}").mkdir()
     bench.members.append(member(newer, 2))

@@ -1,4 +1,4 @@
-"""Storage of pods by the kubelet: a recorded answer, answers with volumes and limits, and refusals."""
+"""Tests of pod storage reported by the kubelet: a recorded answer, volumes and limits, and refusals."""
 
 import http.server
 import json
@@ -66,7 +66,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 class KubeletServer(http.server.ThreadingHTTPServer):
-    """A kubelet's HTTP interface; ``secured`` by TLS and a token."""
+    """HTTP interface of a kubelet; ``secured`` by TLS and a token."""
 
     def __init__(self, certificates=None):
         super().__init__(("127.0.0.1", 0), Handler)
@@ -128,7 +128,7 @@ def test_the_sum_of_a_pod_and_its_cache(kubelet):
         {"name": "model-cache", "pvcRef": {"name": "claim", "namespace": "ml"}, **usage(7 * GIB, 50 * GIB)},
         {"name": "data", "pvcRef": {"name": "cache.0", "namespace": "ml"}, **usage(1 * GIB, 10 * GIB)},
         {"name": "dataset", "pvcRef": {"name": "cached", "namespace": "ml"}, **usage(90 * GIB)},
-        {"name": "cache", **usage(2 * GIB)},  # an emptyDir, which the sum contains
+        {"name": "cache", **usage(2 * GIB)},  # an emptyDir, which the sum includes
     ]
     containers = [{"rootfs": usage(1), "logs": usage(2)}]
     found = summary(**{"volume": volumes, "containers": containers, "ephemeral-storage": usage(3 * GIB)})
@@ -212,7 +212,7 @@ def test_a_kubelet_with_tls_is_verified_by_the_name_of_the_node_and_gets_a_token
             KubeletApi(settings, "n2").read_usage()
         with pytest.raises(UnavailableError, match="certificate"):
             KubeletApi(KubeletSettings(server.url, None, token), "127.0.0.1").read_usage()
-        assert len(server.tokens) == asked  # nobody else gets the token
+        assert len(server.tokens) == asked  # no other server gets the token
     finally:
         server.close()
 

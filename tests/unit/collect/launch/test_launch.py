@@ -1,4 +1,4 @@
-"""The parts of a run that need no process: names, environments, records, the summary's figures."""
+"""Tests of the parts of a run that need no process: names, environments, records, the summary's figures."""
 
 import re
 from dataclasses import replace
@@ -192,7 +192,7 @@ def test_a_counter_counts_from_its_first_sample_unless_its_start_is_recorded():
 
 
 def test_a_mean_is_that_of_the_steps_of_the_servers_summary():
-    """What is sampled more often at the end, or held for long, weighs no more; pandas makes the same of the samples."""
+    """Denser sampling at the end and long-held values get no extra weight; pandas computes the same mean."""
     moments = [0, 900, 1900, 2000, 2100, 2200, *range(3000, 28_000, 1000), 27_500, 27_900]
     samples = [
         replica("memory.usage", rank, time_ms, float(time_ms % 7000 + 100 * rank))

@@ -1,4 +1,4 @@
-"""Work that may fail, and text that may hold any bytes."""
+"""Tests of guarded calls that may fail, and of text that may hold any bytes."""
 
 import os
 from types import SimpleNamespace

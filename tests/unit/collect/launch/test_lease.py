@@ -1,4 +1,4 @@
-"""What a run says of itself while it runs, and only then."""
+"""Tests of a run's lease: the run renews it while it runs, and at no other time."""
 
 import json
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ from jobmeter.wire.native.encode import make_records_frame
 
 
 class Server:
-    """Takes bodies; ``away`` refuses them."""
+    """Server that takes bodies, and refuses them while ``away`` is set."""
 
     def __init__(self):
         self.bodies = []
@@ -30,7 +30,7 @@ class Server:
 
 
 def sent(delivery, outbox):
-    """Try to send a record; False where the server is away."""
+    """Try to send a record; return False if the server is away."""
     outbox.put(make_records_frame(Records(jobs=[JobRecord(job_id="j")])))
     return delivery.flush(60)
 

@@ -1,4 +1,4 @@
-"""Output of a run: bytes to lines, levels, and output above the limits."""
+"""Tests of a run's output: bytes to lines, levels, and output above the limits."""
 
 import tracemalloc
 
@@ -22,7 +22,7 @@ S = 1_000_000_000
 
 
 def split(*parts):
-    """Texts of parts given as (seconds, bytes or None for a tick)."""
+    """Return the texts of parts given as (seconds, bytes or None for a tick)."""
     splitter = LineSplitter()
     found = []
     for seconds, data in parts:
@@ -109,7 +109,7 @@ def test_texts_are_never_longer_than_they_may_be(size, byte):
 
 
 class Ticking:
-    """Each look is a microsecond later."""
+    """Clock that advances one microsecond at each reading."""
 
     def __init__(self):
         self.now = 1_790_000_000 * S
@@ -161,7 +161,7 @@ def test_what_comes_too_fast_is_counted_and_reported(monkeypatch):
     sender.stop()
     lines = sent(outbox)
     marks = [line for line in lines if line.text.startswith("[jobmeter: ")]
-    begun = sum(line.text == "unfin" for line in lines)  # its end was left out
+    begun = sum(line.text == "unfin" for line in lines)  # its end was omitted
     assert len(lines) - len(marks) - begun + sender.dropped == 1800
     assert sum(int(line.text.split()[1]) for line in marks) == sender.dropped > 1000
     assert len(marks) == 3

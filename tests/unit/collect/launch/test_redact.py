@@ -1,4 +1,4 @@
-"""Command lines as they are recorded."""
+"""Tests of the redaction of recorded command lines."""
 
 import pytest
 

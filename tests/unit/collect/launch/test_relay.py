@@ -1,4 +1,4 @@
-"""MLflow's relay in a run. Its writes reach the outbox once; a registry and a store replay the outbox."""
+"""Tests of MLflow's relay in a run: each write reaches the outbox once; a registry and a store replay the outbox."""
 
 import contextlib
 import http.client
@@ -37,7 +37,7 @@ PREFIX = "/api/2.0/mlflow"
 
 
 class WallClock:
-    """Clock that a test moves."""
+    """Clock that a test advances."""
 
     def __init__(self):
         self.time_ms, self.seconds = NOW, 0.0
@@ -360,7 +360,7 @@ def test_a_search_without_a_server_finds_the_runs_of_this_job(place):
     assert place.post("runs/set-tag", run_id=runs[2], key="a", value="b")[0] == 400
 
 
-# The server answers.
+# Tests of answers that come from the server.
 
 
 def test_the_server_answers_reads_with_a_token_for_this_job_alone(place):
@@ -441,7 +441,7 @@ def test_a_run_on_disk_is_resumed_though_the_server_does_not_have_it_yet(tmp_pat
         assert place.log(run_id("train-7", "1" * 12), "loss", 1.0)[0] == 404
 
 
-# Bounds.
+# Tests of limits.
 
 
 def test_a_long_history_needs_the_server(place):
@@ -481,7 +481,7 @@ def test_runs_are_recorded_again_after_frames_were_dropped(tmp_path):
 
 
 def test_a_run_is_recorded_again_after_only_records_were_dropped(place):
-    place.runs.outbox = Outbox(None, memory_bytes=1)  # the newest frame alone has room
+    place.runs.outbox = Outbox(None, memory_bytes=1)  # only the newest frame fits
     run = place.create(run_name="first")
     for key in ("a", "b"):
         assert place.post("runs/set-tag", run_id=run, key=key, value="x")[0] == 200

@@ -1,7 +1,8 @@
-"""A recorded machine: the files of /proc, /sys and the kubelet that the agent reads of jobs, as they once were.
+"""Recorded machine: the files of /proc, /sys and the kubelet that the agent reads about jobs.
 
-``read`` makes one of what runs here, ``plant`` puts one below a folder, and ``observed`` is what the agent's own
-classes make of it. Of an environment only the names that the agent reads are recorded, of other processes nothing.
+``read`` records the jobs running here, ``plant`` writes a machine below a folder, and ``observed`` returns the output
+of the agent's own classes for it. A recording contains only the environment variables that the agent reads, and no
+processes outside of the jobs.
 """
 
 import json
@@ -38,7 +39,7 @@ _DEVICE = re.compile(r"^(\d+:\d+) ", re.MULTILINE)
 
 
 class Machine(msgspec.Struct):
-    """``about`` says where it comes from, ``truth`` what its scheduler said of the jobs at that moment."""
+    """Recorded machine; ``about`` is its origin, ``truth`` is the scheduler's view of the jobs at that moment."""
 
     about: str
     truth: dict[str, Any] = {}
@@ -47,12 +48,12 @@ class Machine(msgspec.Struct):
 
 
 def load(path: Path) -> Machine:
-    """A machine that was recorded."""
+    """Load a recorded machine."""
     return msgspec.json.decode(path.read_bytes(), type=Machine)
 
 
 def save(machine: Machine, path: Path) -> None:
-    """Write a machine, a line for each of its files."""
+    """Write a machine, one line for each of its files."""
     path.write_text(json.dumps(msgspec.to_builtins(machine), indent=1, sort_keys=True) + "\n")
 
 
@@ -69,7 +70,7 @@ def plant(machine: Machine, root: Path) -> None:
 
 
 def observed(root: Path, node: str) -> dict[str, Any]:
-    """The records and the samples that an agent makes of a planted machine in its first look."""
+    """Return the records and samples that an agent produces in its first collection on a planted machine."""
     proc, place = f"{root}/proc", NodeIdentity(node)
     classifier = NodeClassifier(node, proc, ContainerRuns(f"{root}{FOLDER}"))
     table = ProcessTable(classifier, proc)
@@ -88,7 +89,7 @@ def observed(root: Path, node: str) -> dict[str, Any]:
 
 
 def read(pattern: str, about: str, truth: dict[str, Any] | None = None) -> Machine:
-    """This machine with the processes in whose control groups' paths the pattern is found."""
+    """Record this machine, with the processes whose control group paths match the pattern."""
     machine = Machine(about, truth or {})
     for name in ("proc/stat", "proc/meminfo", "proc/self/mountinfo"):
         machine.files[name] = _only(name, _text(f"/{name}"))
@@ -119,12 +120,12 @@ def _process(machine: Machine, pid: int) -> None:
     machine.files[f"{own}/status"] = "\n".join([*allowed, ""])
     try:
         machine.links[f"{own}/ns/net"] = str(Path(f"/{own}/ns/net").readlink())
-    except OSError:  # it ended meanwhile
+    except OSError:  # it has ended in the meantime
         return
 
 
 def _group(machine: Machine, hierarchies: Hierarchies, controller: str, path: str) -> None:
-    """The files of a group and of those above it."""
+    """Add the files of a group and of its parents."""
     directory, top = hierarchies.find_directory(controller, path), hierarchies.find_top(controller)
     for folder in climb(directory, top) if directory and top else ():
         for name in _OF_GROUPS:
@@ -137,7 +138,7 @@ def _group(machine: Machine, hierarchies: Hierarchies, controller: str, path: st
 
 
 def _only(name: str, text: str) -> str:
-    """The lines that the agent reads of a file of the machine."""
+    """Return the lines that the agent reads of a file of the machine."""
     wanted = {"proc/stat": r"cpu|btime", "proc/meminfo": r"MemTotal", "proc/self/mountinfo": r".* - cgroup"}[name]
     return "".join(line for line in text.splitlines(keepends=True) if re.match(wanted, line))
 

@@ -1,10 +1,9 @@
-"""Records the machines of this folder: ``python -m tests.unit.collect.machines.record slurm|slurm-v2|kubernetes``.
+"""Recorder of the machines: ``python -m tests.unit.collect.machines.record slurm|slurm-v2|kubernetes``.
 
 ``slurm`` and ``kubernetes`` start a real cluster (see ``tests.support``) with jobs that wait, and record this machine.
-``slurm-v2 NAME [ROOT]`` records a virtual machine with the Slurm of the Debian in ``ROOT``, and
-``kubernetes-systemd`` records groups that are made there.
-``running NAME PATTERN ABOUT`` records what runs already. ``expect`` writes for each machine what the agent makes of it:
-to be read before it is committed.
+``slurm-v2 NAME [ROOT]`` records a virtual machine with the Slurm of the Debian in ``ROOT``, and ``kubernetes-systemd``
+records groups that it creates. ``running NAME PATTERN ABOUT`` records jobs that run already. ``expect`` writes the
+agent's output for each machine: read it before you commit it.
 """
 
 import json
@@ -30,7 +29,7 @@ _WAIT = "python3 -c 'import threading; x = bytearray(30 << 20); threading.Event(
 
 
 def _processes(pattern: str, program: str) -> int:
-    """How many processes of that name are in such groups."""
+    """Count the processes with that name in groups whose path contains the pattern."""
     found = 0
     for pid in list_pids("/proc"):
         groups, comm = read_groups("/proc", pid) or {}, files.read(f"/proc/{pid}/comm")
@@ -39,7 +38,7 @@ def _processes(pattern: str, program: str) -> int:
 
 
 def record_slurm() -> None:
-    """Two slurmd on one machine: a job of three tasks over both."""
+    """Record two slurmd on one machine: a job of three tasks over both."""
     with slurm.cluster("rec") as cluster:
         wide = cluster.submit(f"srun {_WAIT}", "-J", "wide", "-N2", "-n3", "--mem=150", "--gres=gpu:1")
         wait_until(lambda: _processes(f"job_{wide}", "python3") == 3, "three tasks")
@@ -58,7 +57,7 @@ def record_slurm() -> None:
 
 @contextmanager
 def _guest(script: str, name: str, *words: str) -> Iterator[Guest]:
-    """The virtual machine after it has run a script of this folder."""
+    """Return the virtual machine after it has run a script of this folder."""
     with tempfile.TemporaryDirectory() as folder:
         guest = Guest(Path(folder, "vm"), disk=2**20)
         guest.start("/bin/bash", str(HERE / script), name, sys.executable, *words)
@@ -71,7 +70,7 @@ def _guest(script: str, name: str, *words: str) -> Iterator[Guest]:
 
 
 def record_slurm_v2(name: str, *root: str) -> None:
-    """As ``record_slurm``, in the virtual machine with version 2; ``root`` is a folder with another Debian."""
+    """Record like ``record_slurm``, in the virtual machine with version 2; ``root`` is a folder with another Debian."""
     with _guest("slurm_v2.sh", name, *root) as guest:
         found = load(guest.share / f"{name}.json")
         said = re.match(r"JobId=(\d+) JobName=(\S+) .*?UserId=(\w+)\(.* Partition=(\S+) ", guest.said("job"))
@@ -86,7 +85,7 @@ def record_slurm_v2(name: str, *root: str) -> None:
 
 
 def record_kubernetes_systemd() -> None:
-    """Groups as the driver systemd names them, on real controllers of version 2."""
+    """Record groups named as the systemd driver does, on real controllers of version 2."""
     name = "kubernetes-systemd-v2"
     with _guest("kubernetes_systemd_v2.sh", name) as guest:
         found = load(guest.share / f"{name}.json")
@@ -101,7 +100,7 @@ def record_kubernetes_systemd() -> None:
 
 
 def _wide(name: str, user: str, partition: str) -> dict[str, object]:
-    """What Slurm says of the job of three tasks."""
+    """Return Slurm's description of the job of three tasks."""
     replicas = [f"worker-{rank}" for rank in range(3)]
     return {
         "name": name,
@@ -113,7 +112,7 @@ def _wide(name: str, user: str, partition: str) -> dict[str, object]:
 
 
 def record_kubernetes() -> None:
-    """A node with containerd and the cgroupfs driver: a Job of two pods, and a container in its second run."""
+    """Record a node with containerd and the cgroupfs driver: a Job of two pods, and a container in its second run."""
     with kubernetes.cluster() as cluster:
         pods = "/api/v1/namespaces/default/pods"
         wait = "x=0; sleep 600"
@@ -152,7 +151,7 @@ def record_kubernetes() -> None:
 
 
 def expect() -> None:
-    """Write what the agent makes of each machine."""
+    """Write the agent's output for each machine."""
     for path in sorted(HERE.glob("*.json")):
         if not path.name.endswith(".expected.json"):
             with tempfile.TemporaryDirectory() as folder:
@@ -162,7 +161,7 @@ def expect() -> None:
 
 
 def main(what: str, *words: str) -> None:
-    """See the module."""
+    """Run the command that the module's docstring describes."""
     if what == "running":
         name, pattern, about = words
         save(read(pattern, about), HERE / f"{name}.json")

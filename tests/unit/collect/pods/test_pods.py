@@ -1,4 +1,4 @@
-"""Whose the pods of a node are: what waits, for how long, and under which names everything goes out."""
+"""Tests of the owners of a node's pods: how long samples wait for them, and the names under which they are sent."""
 
 from collections import Counter
 
@@ -45,7 +45,7 @@ def named(samples):
 
 
 class Seconds:
-    """A monotonic clock that is set."""
+    """Monotonic clock that a test sets."""
 
     def __init__(self):
         self.now = 1000.0
@@ -100,7 +100,7 @@ def test_samples_have_the_times_at_which_they_were_taken(make):
 
 @pytest.mark.parametrize("watched", ["before", "after", "restarted"])
 def test_where_there_is_a_watcher_no_pod_names_its_own_job(make, clock, tmp_path, watched):
-    """A pod chooses its host name, which could be that of another namespace's job."""
+    """A pod chooses its host name, which could name a job of another namespace."""
     hostile = process(2, guess=Owner("bert", "worker-3"))
     if watched == "restarted":
         make(state=tmp_path).answer([], [replica(7)])
@@ -116,7 +116,7 @@ def test_where_there_is_a_watcher_no_pod_names_its_own_job(make, clock, tmp_path
 
 def test_an_unknown_pod_is_reported_under_its_own_name_after_a_minute(make, clock):
     pods = make(process(1), process(2))
-    pods.answer([], [replica(7)])  # there is a watcher
+    pods.answer([], [replica(7)])  # the answer shows that a watcher runs
     pods.rename_samples([sample(1), sample(2)])
     pods.answer(pods.list_unresolved(), [])
     clock.advance(PATIENCE - 1)
@@ -257,7 +257,7 @@ def test_jobs_that_only_look_like_pods_do_not_wait(make, job):
 
 
 class Server:
-    """Answers with what it knows, or with an error."""
+    """Server that answers with the owners that it knows, or with an error."""
 
     def __init__(self, *known_pods, error=None):
         self.known_pods, self.error, self.paths = known_pods, error, []

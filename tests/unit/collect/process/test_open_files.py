@@ -1,4 +1,4 @@
-"""Files of processes that stay open, compared with files that are opened for each reading."""
+"""Tests of process files that stay open, compared with files that are opened for each reading."""
 
 import os
 import resource

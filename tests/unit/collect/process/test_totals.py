@@ -1,4 +1,4 @@
-"""Sums over processes that come and go, against a simulation that knows the truth."""
+"""Tests of sums over processes that come and go, against a simulation that knows the correct sums."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -15,7 +15,7 @@ from jobmeter.collect.process.totals import ProcessReading, ProcessTotals
 
 
 class Kernel:
-    """A family of processes as the kernel keeps it: a counter holds the process and the children it waited for."""
+    """Family of processes as the kernel keeps it: a counter holds the process and the children it waited for."""
 
     def __init__(self):
         self.parent: dict[int, int | None] = {0: None}
@@ -124,7 +124,7 @@ def test_final_figures_replace_what_was_sampled():
     totals: ProcessTotals[int, str] = ProcessTotals(1)
     totals.update({1: ProcessReading("a", (1.0,)), 2: ProcessReading("a", (3.0,), 1)})
     totals.update({}, {1: ProcessReading("a", (4.5,))})
-    assert totals.get_totals()["a"] == (4.5,)  # 1 had waited for 2: 1 + 3, and a little more
+    assert totals.get_totals()["a"] == (4.5,)  # process 1 had waited for 2: 1 + 3, and a little more
 
 
 def test_final_figures_of_what_was_never_sampled_count():
@@ -150,9 +150,9 @@ class Step(NamedTuple):
 
 
 class Adopting:
-    """A kernel whose orphans come to us: we wait for them, and hear of it late. It is read one process at a time.
+    """Kernel whose orphans move to this process, which waits for them and learns of it late.
 
-    A process may move to another owner.
+    A reading covers one process at a time. A process may move to another owner.
     """
 
     def __init__(self):
@@ -162,7 +162,7 @@ class Adopting:
         self.waited = {0: 0.0}
         self.used = 0.0
         self.next = 1
-        self.late: list[tuple[int, int, float, float]] = []  # updates to wait, process, counted, of which waited
+        self.late: list[tuple[int, int, float, float]] = []  # updates to wait, process, usage, waited part
         self.totals: ProcessTotals[int, str] = ProcessTotals(1)
         self.hidden: set[int] = set()
         self.was_hidden: set[int] = set()
@@ -226,13 +226,13 @@ class Adopting:
         elif step.action == "move" and process != 0:
             self.owner[process] = "b" if self.owner[process] == "a" else "a"
         elif step.action == "moved" and (ended := sorted({one for _, one, _, _ in self.late})):
-            self.owner[ended[step.number % len(ended)]] = "b"  # known only when its end is reported
+            self.owner[ended[step.number % len(ended)]] = "b"  # known only after its end is reported
         elif step.action == "hide" and process not in self.was_hidden | self.parents:
-            self.hidden.add(process)  # a parent that cannot be read is not distinguishable from one that ended
+            self.hidden.add(process)  # an unreadable parent looks the same as one that ended
         elif step.action == "look":
             self.look()
         elif step.action == "torn" and process != 0 and process not in self.was_hidden:
-            # The older half is read before this process burns and ends, the others after that.
+            # The older half is read before this process uses CPU time and ends, the rest afterwards.
             first = list(self.read(alive[: len(alive) // 2 + 1]).items())
             self.burn(process, 1.0)
             self.end(process, ignored=False, late=step.amount % 4)
@@ -287,12 +287,12 @@ def test_no_history_makes_the_sum_fall_or_exceed_what_was_used(steps):
 
 
 class Reporting:
-    """A kernel that reports each end with what the process itself had used; looks may be torn, and owners change."""
+    """Kernel that reports each end with the usage of the process alone; readings may be torn, and owners change."""
 
     def __init__(self):
         self.family = Adopting()
         self.owner: dict[int, str] = {}
-        self.looked: dict[int, float] = {}  # what a process had waited for at the last look
+        self.looked: dict[int, float] = {}  # usage of waited children at the last reading
         self.left: dict[int, ProcessReading[int, str]] = {}
         self.used = {"a": 0.0, "b": 0.0}
         self.sums: list[dict[str, float]] = []
@@ -314,7 +314,7 @@ class Reporting:
             self.left[process] = ProcessReading(self.owner[process], (counted,), parent)
             family.end(process, ignored=step.action == "ignored", late=0)
         elif step.action == "move" and process in self.looked:
-            self.look()  # what it used until now is its owner's
+            self.look()  # its owner keeps the usage until now
             self.owner[process] = "b"
         elif step.action == "look":
             self.look()

@@ -1,4 +1,4 @@
-"""Processes that begin and end between two scans: the kernel's own events, and a simulation that knows the truth."""
+"""Tests of processes that start and end between two scans: real kernel events, and a simulation with known sums."""
 
 import os
 import subprocess
@@ -36,7 +36,7 @@ ROOT = 1
 
 
 class Events:
-    """What stands for the kernel's sockets: hands out what was put into it."""
+    """Fake of the kernel's sockets that returns the events a test put into it."""
 
     def __init__(self) -> None:
         self.waiting: deque[Any] = deque()
@@ -48,11 +48,11 @@ class Events:
     read_ends = read_changes
 
     def close(self) -> None:
-        """Nothing is to be given back."""
+        """Release no resource."""
 
 
 class Machine:
-    """A planted machine whose kernel reports events, and the collector of its jobs. Every job's process is tagged."""
+    """Planted machine whose kernel reports events, with the collector of its jobs. Every job's process is tagged."""
 
     def __init__(self, root: Path, *, stats: bool = True) -> None:
         self.root = plant(root, HOST)
@@ -88,13 +88,13 @@ class Machine:
         return pid
 
     def start(self, parent: int = ROOT, job: str = "j") -> int:
-        """A process that runs a program of the job."""
+        """Start a process that runs a program of the job."""
         pid = self.fork(parent, JOBMETER_JOB_ID=job)
         self.events.waiting.append((EXEC, 0, pid, 0, 0))
         return pid
 
     def run_script(self, ticks: int, *, children: int) -> None:
-        """A job that has run other programs before it is looked at."""
+        """Start a job that has run other programs before the collector reads it."""
         pid = self.start()
         self.burn(pid, ticks)
         for _ in range(children):
@@ -123,7 +123,7 @@ class Machine:
         (self.root / f"proc/{pid}").rmdir()
 
     def turn(self) -> None:
-        """Let the thread of events do what it has to do."""
+        """Process the pending events as their thread does."""
         self.watch.turn()
         while self.watch.waiting:
             self.watch.turn()
@@ -152,7 +152,7 @@ STEPS = st.lists(
 
 
 def play(machine: Machine, steps: list[tuple[str, int, int]], *, promptly: bool) -> None:
-    """``promptly``: each program is looked at before it ends."""
+    """Run the steps; ``promptly``: process the events of each program before it ends."""
     for action, number, amount in steps:
         alive = sorted(machine.own)
         if action == "start":
@@ -260,7 +260,7 @@ def test_what_a_scanned_process_had_waited_for_counts_when_it_ends(machine):
 
 
 def test_a_program_that_begins_while_the_processes_are_listed_is_found(machine):
-    """The scan sees a copy of its parent, and the event comes before the scan is over."""
+    """The scan sees a copy of its parent, and the event comes before the scan ends."""
     pid = machine.fork(ROOT, SECRET="x")
     machine.watch.begin_scan()
     listed = [pid]
@@ -415,7 +415,7 @@ def test_the_last_figures_of_a_real_process(code):
     wait_until(ended)
     stats.close()
     final = ends[child.pid]
-    # The rest of its end is not in it, nor what it had used since the last tick of the clock.
+    # The rest of its end is missing, and so is its usage since the last tick of the clock.
     assert final.cpu_seconds == pytest.approx(used.ru_utime + used.ru_stime, abs=0.1)
     if code == WRITE:
         assert final.io is not None
@@ -428,7 +428,7 @@ def test_the_last_figures_of_a_real_process(code):
 
 @reported
 def test_real_processes_between_two_scans(tmp_path):
-    """A command of a rule, and what it starts; each ends before it was ever scanned."""
+    """A command of a rule and its children each end before a scan sees them."""
     (tmp_path / "rules.toml").write_text('[[job]]\ncommand = "*short-job-*"\njob = "short-{2}"\n')
     watch = ProcessWatch()
     table = ProcessTable(NodeClassifier("n1", rules=read_rules(tmp_path / "rules.toml")), watch=watch)
@@ -454,7 +454,7 @@ def test_real_processes_between_two_scans(tmp_path):
 
 @pytest.fixture
 def task():
-    """The group of a task of Slurm, version 1, with the file by which a process enters it."""
+    """Return the group of a Slurm task, version 1, and the file by which a process enters it."""
     controller = "cpuacct"
     path = f"/slurm_test{os.getpid()}/uid_0/job_{os.getpid()}/step_0/task_0"
     directory = Hierarchies().find_directory(controller, path)
@@ -473,7 +473,7 @@ def task():
 
 @reported
 def test_a_task_of_slurm_that_no_scan_has_found_has_its_cpu_time(task):
-    """Its group is removed as soon as it has ended."""
+    """Slurm removes the group immediately after the task's end."""
     watch = ProcessWatch()
     table = ProcessTable(NodeClassifier("n1"), watch=watch)
     reader = GroupReader(Hierarchies())

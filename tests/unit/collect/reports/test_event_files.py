@@ -1,4 +1,4 @@
-"""Event files that processes have open are followed to their ends; files of other names and kinds are left alone."""
+"""Tests of event files: open files of processes are read to their ends, other names and kinds are ignored."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ from jobmeter.model.time import SystemClock
 
 @contextmanager
 def followed(descriptor):
-    """A process that has the file open, and a function that collects once and returns the values by metric."""
+    """Yield a process that has the file open, and a function that collects once and returns the values by metric."""
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, pass_fds=[descriptor]) as holder:
         reports = make({holder.pid: member()}.get)
         clock = SampleClock(SystemClock())

@@ -1,4 +1,4 @@
-"""Lines of training programs in their frameworks' forms give their numbers; other lines give none."""
+"""Tests of training output: lines in the frameworks' forms give their numbers; other lines give none."""
 
 import math
 
@@ -10,7 +10,7 @@ from jobmeter.collect.reports.loss_lines import FORMS, LineNumbers, parse_own_fo
 
 
 def numbers(line, own=None) -> LineNumbers:
-    """The numbers of a line that has some."""
+    """Return the numbers of a line that has some."""
     found = read_line(line, own)
     assert found is not None
     return found

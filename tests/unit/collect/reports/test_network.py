@@ -1,4 +1,4 @@
-"""StatsD over UDP and OpenTelemetry over HTTP: senders are found by their ports, and anything else is refused."""
+"""Tests of StatsD over UDP and OpenTelemetry over HTTP: senders are found by port, other messages are refused."""
 
 import gzip
 import http.client
@@ -29,7 +29,7 @@ def reports():
 
 @pytest.fixture
 def ask(reports):
-    """Sends a body and returns the status and the answer."""
+    """Send a body and return the status and the answer."""
     port = OtlpPort(0, PortOwners(lambda: [PID]), reports, SampleClock(SystemClock()))
     port.start()
     where = port.environment["OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"].split("/")[2]

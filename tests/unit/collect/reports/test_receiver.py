@@ -1,4 +1,4 @@
-"""Numbers of programs become samples of their replica, each bounded and counted, whatever a program sends."""
+"""Tests of numbers from programs: they become samples of the replica, bounded and counted for any input."""
 
 import math
 import os
@@ -54,7 +54,7 @@ def now():
 
 
 def collected(reports, later_ms=0):
-    """{metric: [(time, value)]} of one collection."""
+    """Collect once. Return {metric: [(time, value)]}."""
     found: dict[str, list[tuple[int, float]]] = {}
     for series, time, value in reports.collect(SystemClock().now_ms() + later_ms):
         check_series(series)
@@ -206,7 +206,7 @@ def test_steps_of_late_lines_do_not_disturb_those_that_the_program_logs():
     for step in range(1, 51):
         logged = ReportedPoint(at + step * 1_000, step, {"loss": 1.0, "tokens": 10.0})
         reports.add(reporter, ReportSource.LOG, [logged])
-        if step % 10 == 0:  # a pipe holds lines back, and then there are many at once
+        if step % 10 == 0:  # a pipe holds lines back, and then many arrive at once
             lines = [ReportedPoint(at + step * 1_000 + 1, late, {"lr": 0.1}) for late in range(step - 9, step)]
             reports.add(reporter, ReportSource.LINES, lines)
     found = values(reports)
@@ -328,7 +328,7 @@ def folder(tmp_path_factory):
 
 
 def test_a_flood_takes_no_more_than_the_share_of_the_cpu(folder):
-    """Each message takes a second here, by a clock that stands still: the receiver stops after its burst."""
+    """Each message takes a second here, and the clock stands still: the receiver stops after its burst."""
     spent = [0.0]
 
     def take(_pid, _data):

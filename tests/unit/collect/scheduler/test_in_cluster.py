@@ -1,4 +1,4 @@
-"""Schedulers whose jobs go by their cluster besides."""
+"""Tests of schedulers whose job ids include their cluster."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from jobmeter.model.series import Series, check_job_id
 
 
 class Asking(Scheduler):
-    """A scheduler with one job and an event of it, and one of its cluster."""
+    """Scheduler with one job, one event of the job, and one event of its cluster."""
 
     def poll(self, now_ms):
         replica = ReplicaRecord(name="worker-0", cluster="beta")

@@ -1,4 +1,4 @@
-"""What the server and the log hear of a scheduler that does not answer, or answers in part."""
+"""Tests of the reports to the server and the log about a scheduler that does not answer, or answers in part."""
 
 import logging
 import threading
@@ -20,7 +20,7 @@ STEP_MS = 10_000
 
 
 class Answering(Scheduler):
-    """A scheduler that does what the test says."""
+    """Scheduler that behaves as the test sets it."""
 
     def __init__(self) -> None:
         self.error: UnavailableError | None = None
@@ -39,7 +39,7 @@ class Answering(Scheduler):
 
 
 class Watched:
-    """A watch, its clock and what it put into the outbox."""
+    """Watch of a scheduler, with its clock and the records in its outbox."""
 
     def __init__(self, *, in_cluster: bool = False) -> None:
         self.clock, self.outbox, self.scheduler = SetClock(), Outbox(None), Answering()
@@ -48,7 +48,7 @@ class Watched:
         self.watch = SchedulerWatch(scheduler, self.outbox, self.clock, STEP_MS, health)
 
     def poll(self, times: int = 1) -> list[SchedulerRecord]:
-        """Poll each interval; the reports to the server since the last call."""
+        """Poll ``times`` times, one interval apart. Return the reports to the server since the last call."""
         for _ in range(times):
             self.watch.poll_once()
             self.clock.time_ms += STEP_MS
@@ -111,7 +111,7 @@ def test_since_is_when_the_first_of_a_row_of_failures_was(problems: list[str]) -
 
 
 class Waits(threading.Event):
-    """Counts the waits between polls instead of waiting."""
+    """Stop event that counts the waits between polls instead of waiting."""
 
     def __init__(self, most: int) -> None:
         super().__init__()
@@ -134,7 +134,7 @@ def test_a_scheduler_is_polled_less_often_while_it_does_not_answer() -> None:
 
 
 def test_one_that_retries_by_itself_is_polled_as_often_as_ever() -> None:
-    """Else what an informer read after an outage would be reported minutes later."""
+    """A longer interval would delay by minutes what an informer read after an outage."""
     one = Watched()
     one.scheduler.error = UnavailableError("away", retry_after_ms=0)
     one.watch.run(stop := Waits(7))

@@ -1,4 +1,4 @@
-"""Evidence about ranks: recorded outputs, hostile ones, limits on time and size, and real processes."""
+"""Tests of evidence about ranks: recorded outputs, hostile outputs, limits on time and size, and real processes."""
 
 import fcntl
 import io
@@ -44,7 +44,7 @@ OWN = os.getpid()
 
 @contextmanager
 def sleeper():
-    """A process that sleeps, until the end of the block."""
+    """Run a process that sleeps until the end of the block."""
     with subprocess.Popen(["sleep", "600"]) as made:
         try:
             yield made
@@ -56,7 +56,7 @@ def sleeper():
 
 
 def test_a_recorded_dump():
-    """Of py-spy 0.4.3 and Python 3.11: a program that sleeps while a thread waits for a queue."""
+    """The dump is py-spy 0.4.3's of Python 3.11: a program that sleeps while a thread waits for a queue."""
     first, second = python.parse_dump((RECORDED / "py_spy_dump.json").read_bytes())
     assert (first.name, second.name) == ("MainThread", "loader")
     assert [(one.function, one.file, one.line) for one in first.frames][:2] == [
@@ -110,7 +110,7 @@ def test_a_program_on_the_side_has_its_bounds():
     assert nice.out.strip() == b"19"
 
 
-# The kernel
+# Tests of the kernel's evidence
 
 
 def state_of(pid, *more):
@@ -179,7 +179,7 @@ def test_any_text_is_a_bounded_report(text):
 
 
 class Responder:
-    """Listens in this process and responds once, as NCCL does, or otherwise."""
+    """Listener in this process that responds once, as NCCL does or otherwise."""
 
     def __init__(self, *answers: bytes) -> None:
         self.requests: list[bytes] = []
@@ -235,11 +235,11 @@ def test_only_a_socket_of_the_job_on_this_machine_is_connected_to():
     nccl.close()
 
 
-# The flight recorder
+# Tests of PyTorch's flight recorder
 
 
 def dump(enqueued=12, completed=11):
-    """As PyTorch's documentation shows it, version 2.5."""
+    """Return a dump in the form that PyTorch's documentation shows, version 2.5."""
     return {
         "version": "2.5",
         "pg_config": {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1, 2, 3]"}},
@@ -337,7 +337,7 @@ def test_nothing_is_said_of_a_recorder_that_is_not_set_up():
 
 
 def test_no_file_of_others_is_opened(tmp_path, monkeypatch):
-    """A job names the file: a link, a folder, a device and a file of another user are refused."""
+    """A job names a file: a link, a folder, a device and a file of another user are refused."""
     (tmp_path / "target").write_bytes(pickle.dumps(dump()))
     (tmp_path / "fr_0").symlink_to(tmp_path / "target")
     (tmp_path / "fr_1").mkdir()
@@ -356,7 +356,7 @@ UNLOCK_TERMINAL, TERMINAL_NUMBER = 0x40045431, 0x80045430
 
 
 def test_a_device_that_a_job_names_is_never_opened():
-    """Some devices act as soon as they are opened. A terminal shows it: its master then reads a hangup."""
+    """Some devices act as soon as they are opened. A terminal shows the open: its master then reads a hangup."""
     master = os.open("/dev/ptmx", os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
     try:
         fcntl.ioctl(master, UNLOCK_TERMINAL, struct.pack("i", 0))
@@ -374,7 +374,7 @@ def test_a_device_that_a_job_names_is_never_opened():
         os.close(master)
 
 
-# All of it
+# All sources together
 
 
 def process(pid, replica="worker-0", parent=1, ticks=0, rank=None):
@@ -431,7 +431,7 @@ def test_no_rank_no_evidence_and_not_too_often(monkeypatch):
 
 
 class Server:
-    """Gives the same requests at each poll, and takes the answers."""
+    """Server that gives the same requests at each poll, and takes the answers."""
 
     def __init__(self, *requests):
         self.requests = list(requests)
@@ -443,7 +443,7 @@ class Server:
 
 
 def test_a_run_answers_requests_for_its_ranks_alone_and_leaves_what_it_does_not_measure(monkeypatch):
-    """Checks of the node are for its agent, also where a server gives them to everybody who polls."""
+    """Checks of the node are for its agent, even if a server gives them to every poll."""
     monkeypatch.setattr(collect, "find_py_spy", lambda: None)
     server = Server({"task": "t1", "checks": ["disks"]}, {"task": "t2", "checks": [], "job": "j"})
     with sleeper() as one:

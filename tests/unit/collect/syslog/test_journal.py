@@ -1,4 +1,4 @@
-"""The journal of systemd: read by its own reader, written by its own daemon."""
+"""Tests of the systemd journal, read with its own reader and written by its own daemon."""
 
 import os
 import shutil
@@ -34,7 +34,7 @@ _JOURNALD = "/usr/lib/systemd/systemd-journald"
 
 @pytest.fixture
 def journal():
-    """A journal of its own, written by the real daemon; gives its namespace. It has the kernel's lines, too."""
+    """Yield the namespace of a separate journal, written by the real daemon. It has the kernel's lines, too."""
     if os.geteuid() or not Path(_JOURNALD).exists() or shutil.which("journalctl") is None:
         pytest.skip("no systemd-journald that may be run here")
     name = f"jm{os.getpid()}"
@@ -93,7 +93,7 @@ def test_the_journal_is_followed_and_goes_on_after_a_restart(journal, tmp_path):
     assert {(line.facility, line.severity, line.stream) for line in found} == {("daemon", 3, "journal")}
     assert {line.job for line in found} == {"job-7"}
     node.reader.stop()
-    # The same lines come again between two positions, and no others where the second one is gone.
+    # A reading whose end position is gone gives the same lines as one up to the last line.
     source = JournalSource([f"--namespace={journal}"])
     whole = source.read({"cursor": ""}, {"cursor": "gone"})
     assert whole is not None
@@ -105,14 +105,14 @@ def test_the_journal_is_followed_and_goes_on_after_a_restart(journal, tmp_path):
 
 
 def shown_by_journalctl(name, *matched):
-    """The messages that match, as journalctl itself shows them."""
+    """Return the messages that match, as journalctl itself shows them."""
     command = ["journalctl", f"--namespace={name}", "--quiet", "--no-pager", "--all", "--output=json", *matched]
     lines = subprocess.run(command, capture_output=True, check=True).stdout.splitlines()
     return [str(msgspec.json.decode(line)["MESSAGE"]) for line in lines]
 
 
 def wait_for_the_kernel_s_lines(name):
-    """Wait until the daemon has read what the kernel's log had at its start: it says that it started behind that."""
+    """Wait for the daemon's first line, and for the kernel's lines that it reads at its start."""
     wait_until(lambda: shown_by_journalctl(name, "_TRANSPORT=driver"), "the daemon's first line")
     wait_until(lambda: shown_by_journalctl(name, "_TRANSPORT=kernel"), "the kernel's lines")
 
@@ -149,7 +149,7 @@ def test_a_user_s_program_does_not_speak_for_the_kernel(journal):
 
 
 class Machine:
-    """This machine with the test's journal as its own, and with or without a device of the kernel's log."""
+    """Machine with the test's journal, with or without a device of the kernel's log."""
 
     def __init__(self, journal, folder, monkeypatch):
         real = shutil.which("journalctl")
@@ -159,7 +159,7 @@ class Machine:
         self._folder = folder
 
     def lines(self, device, settings):
-        """The lines that an agent reads that has not read the journal yet."""
+        """Return the lines for an agent that has not read the journal yet."""
         kernel = KernelReader(partial(KernelLog, device))
         state = self._folder / "logs.json"
         state.write_bytes(msgspec.json.encode(LogCheckpoint({"journal": SourcePosition({"cursor": ""})})))
@@ -198,7 +198,7 @@ def test_without_the_device_the_journal_has_the_lines_of_the_kernel_that_rules_l
 
 
 def test_a_device_that_shows_itself_and_does_not_open_is_no_source(machine, tmp_path):
-    # As /dev/kmsg under kernel.dmesg_restrict: its mode allows reading, and opening it fails. A socket does, too.
+    # Like /dev/kmsg under kernel.dmesg_restrict: the mode allows reading, but opening fails. A socket does the same.
     device = tmp_path / "kmsg"
     with socket.socket(socket.AF_UNIX) as made:
         made.bind(str(device))
@@ -243,6 +243,6 @@ def test_lines_and_events_of_the_kernel_s_log_are_read_by_one_descriptor():
 
 
 def opened():
-    """How many descriptors of this process are of the kernel's log."""
+    """Count this process's descriptors of the kernel's log."""
     links = [str(one.readlink()) for one in Path("/proc/self/fd").iterdir() if one.is_symlink()]
     return links.count("/dev/kmsg")

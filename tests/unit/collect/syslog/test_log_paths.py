@@ -1,4 +1,4 @@
-"""Whose log files an agent reads: in folders where others can put what they like, a name is no leave to read a file."""
+"""Tests of the log files that an agent may read: in folders that others can write to, a matching name is not enough."""
 
 import os
 import socket
@@ -20,7 +20,7 @@ ALICE, BOB = 61_234, 61_235
 
 
 class Tree:
-    """Files, folders and links of several users below one folder that everybody may enter."""
+    """Files, folders and links of several users below one folder that every user may enter."""
 
     def __init__(self, root):
         self.root = root
@@ -115,7 +115,7 @@ def file_in_a_shared_folder(tree):
 
 
 def file_in_a_folder_of_a_group(tree):
-    """As /var/log of Ubuntu, whose group is that of the daemon of syslog."""
+    """Create a file in a folder like Ubuntu's /var/log, whose group is the syslog daemon's."""
     tree.folder("logs", mode=0o775)
     return tree.file("logs/syslog.log", BOB)
 
@@ -281,7 +281,7 @@ NOT_READ = [
 
 
 def started(tree, tmp_path):
-    """An agent that reads everything below the tree, and has looked at it before anything is there."""
+    """Return an agent that reads everything below the tree, and has scanned it while it was empty."""
     patterns = [tree.root / "*.log", tree.root / "*/*.log", tree.root / "*/*/*.log", tree.root / "*/*/*/*.log"]
     node = Node(tmp_path, patterns)
     assert node.rounds() == []
@@ -311,7 +311,7 @@ def test_what_somebody_else_put_there_is_not_read(tree, tmp_path, make, caplog):
     assert node.watch.lost == 0
     if make not in {link_to_nothing, circle, pipe, device, link_to_a_device, unix_socket}:
         assert f"the log file '{path}' is not read: " in caplog.text
-    # Nor after a restart, when everything is there already.
+    # A restart with the file in place does not read it either.
     node.start()
     assert [line for line in node.rounds(24) if line.stream == f"file:{path}"] == []
 

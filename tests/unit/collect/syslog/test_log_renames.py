@@ -1,4 +1,4 @@
-"""Log files that are renamed, moved and removed before they are listed: their lines come, or are counted as lost."""
+"""Tests of log files renamed, moved or removed before they are listed: their lines are read or counted as lost."""
 
 import os
 import shutil
@@ -32,7 +32,7 @@ def node(tmp_path, logs):
 
 @pytest.fixture
 def blind(monkeypatch):
-    """A machine whose kernel reports no changes of files."""
+    """Make the machine's kernel report no changes of files."""
 
     def fail():
         raise OSError(24, "Too many open files")
@@ -55,14 +55,14 @@ def by_date(path):
 
 
 def written_in_turn(path, generations, rotate):
-    """Write generations of a log, each rotated away before the next; gives their lines."""
+    """Write generations of a log, each rotated away before the next; return their lines."""
     texts = []
     for generation in range(generations):
         if generation:
             rotate(path)
         some = [f"{path.name} {generation} {at}" for at in range(generation + 1)]
         append(path, *some)
-        stamp = path.stat().st_mtime_ns + generation * 10**7  # generations of one tick of the kernel's clock
+        stamp = path.stat().st_mtime_ns + generation * 10**7  # generations within one tick of the kernel's clock
         os.utime(path, ns=(stamp, stamp))
         texts += some
     return texts
@@ -91,7 +91,7 @@ def test_they_are_found_by_their_names_where_the_kernel_reports_nothing(tmp_path
 @pytest.mark.parametrize("rotate", [shift, by_date])
 def test_they_are_found_by_their_names_after_the_agent_was_away(node, tmp_path, logs, rotate):
     append(logs / "other.log", "before")
-    shutil.copy2(logs / "other.log", logs / "app.log.7")  # a rotated file of the past, of a log that is not there
+    shutil.copy2(logs / "other.log", logs / "app.log.7")  # an old rotated file of a log that does not exist
     os.utime(logs / "app.log.7", ns=(10**18, 10**18))
     assert node.texts() == ["before"]
     node.reader.stop()
@@ -165,7 +165,7 @@ def test_files_that_were_removed_before_they_were_opened_are_counted(node, logs,
 
 def test_a_file_that_was_opened_and_then_removed_is_read_to_its_end(node, logs):
     append(logs / "app.log", "one")
-    node.watch.notice()  # as the agent's thread does at the kernel's event
+    node.watch.notice()  # like the agent's thread at the kernel's event
     append(logs / "app.log", "two")
     (logs / "app.log").unlink()
     append(logs / "app.log", "three")
@@ -311,7 +311,7 @@ def test_the_agent_s_thread_reads_files_whose_names_last_for_a_moment(node, logs
 
 
 class World:
-    """Files under names, and what becomes of the lines of each: they are read once it was opened, or lost with it."""
+    """Files under names, and the fate of their lines: read if the file was opened in time, else lost with it."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -370,7 +370,7 @@ STEPS = st.lists(
     ),
     max_size=25,
 )
-"""A file is given rotation's names of its own path alone."""
+"""Steps that give a file only the names that rotation makes from its own path."""
 
 
 @settings(max_examples=100)

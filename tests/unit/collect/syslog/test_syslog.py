@@ -1,4 +1,4 @@
-"""Sources of system logs: positions, rotation, and that every line is handed on once, in order."""
+"""Tests of sources of system logs: positions, rotation, and delivery of every line once and in order."""
 
 import os
 import random
@@ -74,7 +74,7 @@ def test_places_of_files_that_went_while_the_agent_was_away_are_forgotten(node, 
     assert sorted(node.texts()) == ["one", "two"]
     log.unlink()
     append(other, "three")
-    other.rename(tmp_path / "logs" / "other.log.1")  # it is there, under another name
+    other.rename(tmp_path / "logs" / "other.log.1")  # the file exists under another name
     node.start()
     assert node.texts(20) == []
     saved = (tmp_path / "logs.json").read_text()
@@ -197,7 +197,7 @@ def test_nothing_is_lost_or_reported_twice_however_often_it_dies(tmp_path, monke
         written += some
         if chance.random() < 0.3:
             log.rename(tmp_path / "logs" / f"app.log.{written}")
-        # It dies at some moment: before, between or after what is written of positions and lines.
+        # The agent dies at some moment: before, between or after its writes of positions and lines.
         remaining = chance.randrange(4)
         write = StateFile.write
 
@@ -222,7 +222,7 @@ def test_nothing_is_lost_or_reported_twice_however_often_it_dies(tmp_path, monke
 
 
 class Ring:
-    """A kernel's ring of records behind the protocol of its device."""
+    """Ring of kernel records behind the protocol of its device."""
 
     def __init__(self):
         self.records = []
@@ -394,7 +394,7 @@ def test_without_a_spool_a_position_is_remembered_once_the_server_has_the_lines(
         node.reader.round()
     assert '"intent":{' in (tmp_path / "logs.json").read_text()
     first = lines_in(node.outbox)
-    node.start(spool=False)  # it died, and the server had not answered
+    node.start(spool=False)  # the agent died before the server answered
     again = node.rounds(20)
     assert [line.text for line in first] == ["kept"]
     assert again == first

@@ -1,4 +1,4 @@
-"""Series of well-known exporters, written as their own pages show them, and what they are here."""
+"""Tests of series of well-known exporters, written as in their documentation, and of our series for them."""
 
 import re
 from collections import Counter
@@ -19,7 +19,7 @@ _TEXT = re.compile(r'(\w+)="([^"]*)"')
 
 
 def resolved(text):
-    """The resolved series of a line in the text format."""
+    """Return the resolved series of a line in the text format."""
     name, _, labels = text.rstrip("}").partition("{")
     return resolve([("__name__", name), *_TEXT.findall(labels)], "lab")
 
@@ -121,7 +121,7 @@ CASES = {
         series("flink.lastCheckpointDuration", node="jm", job="0a1b", replica="jobmanager"),
         1.0,
     ),
-    # A reporter that is set up to leave the id out.
+    # A reporter that is configured to omit the id.
     'flink_jobmanager_job_lastCheckpointSize{host="jm",job_name="clicks"}': (
         series("flink.lastCheckpointSize", node="jm", job="clicks", replica="jobmanager"),
         1.0,
@@ -260,7 +260,7 @@ T = 1_795_237_605_000
 
 
 def batch(resolver, sent, project="lab"):
-    """What is made of (labels, value, time) rows, one series each; and how often labels were read."""
+    """Return the batch and the refusals of (labels, value, time) rows, one series each, and the reads of labels."""
     read: Counter[int] = Counter()
     keys = [repr(labels).encode() for labels, _, _ in sent]
 
@@ -317,7 +317,7 @@ def test_what_cannot_be_stored_is_counted_and_the_rest_is_stored():
             [0.0, 1.25e9],
             {"absent": 2},
         ),
-        # A bridge has its own name and no bounds.
+        # A bridge has a separate name and no bounds.
         ("node_network_speed_bytes", {"device": "docker0", "instance": "n:9100"}, (-125000.0,), [-125000.0], {}),
         ("DCGM_FI_DEV_POWER_USAGE", {"gpu": "0", "Hostname": "n"}, (2.0**47, 700.0), [700.0], {"absent": 1}),
         (
@@ -435,7 +435,7 @@ def test_sent_labels_are_given_until_they_are_confirmed_and_again_on_the_next_da
         columns = np.arange(2, dtype=np.uint32), np.array([T, T], np.int64), np.array([57.0, 1.0])
         return resolver.resolve_batch(("lab", "1"), keys, rows.__getitem__, columns, now_ms).sent
 
-    assert given(now) is not None  # its write failed
+    assert given(now) is not None  # the write of its series failed
     sent = given(now)
     if sent is not None:
         assert [one.metric for one in sent.batch.series] == ["special.external.DCGM_FI_DEV_GPU_UTIL"]

@@ -1,4 +1,4 @@
-"""Conversion gives the number that a person would write."""
+"""Tests of unit conversion: the result is the number that a person would write."""
 
 import math
 
@@ -20,7 +20,7 @@ def test_percent_becomes_the_plain_decimal(hundredths):
 def test_every_value_is_the_nearest_double_of_twelve_digits(value):
     rounded = float(round_significant(np.array([value]))[0])
     expected = float(f"{value:.11e}")
-    # A tie in the thirteenth digit may go either way; nothing else may.
+    # A tie in the thirteenth digit may be rounded either way; all else is exact.
     assert rounded == expected or math.isclose(rounded, value, rel_tol=5.0000001e-12)
     assert float(f"{rounded:.11e}") == rounded
 

@@ -1,4 +1,4 @@
-"""Series as the semantic conventions name them, and what they are here."""
+"""Tests of series in the names of the semantic conventions, and of our series for them."""
 
 import pytest
 
@@ -100,7 +100,7 @@ CASES = [
         ("system.processes.count", HOST, WrittenKind.GAUGE, {"status": "blocked"}),
         series("node.processes.blocked", node="gpu-1"),
     ),
-    # A counter that is no counter, and a machine that nobody names: they stay what they are.
+    # A gauge in place of a counter, and a series without a machine: both stay external.
     (
         ("system.cpu.time", HOST, WrittenKind.GAUGE, {"state": "idle"}),
         series("external.system.cpu.time", {"state": "idle"}, node="gpu-1"),

@@ -1,6 +1,6 @@
-"""OpenTSDB's arithmetic, slowly and obviously: one point after the other, as its pages say it.
+"""Oracle of OpenTSDB's arithmetic: a slow, simple implementation of its documentation, point after point.
 
-Series are lists of (time in ms, value); None is a value that a fill policy left out.
+Series are lists of (time in ms, value); None is a value that a fill policy omitted.
 """
 
 import math
@@ -20,7 +20,7 @@ def percentile(name, values):
     size = len(ordered)
     if name.endswith("r3"):
         part = PARTS[name[2:-2]]
-        place = 0.0 if part <= 0.5 / size else round(size * part)  # halves go to the even neighbour
+        place = 0.0 if part <= 0.5 / size else round(size * part)  # halves round to the even neighbour
     elif name.endswith("r7"):
         part = PARTS[name[2:-2]]
         place = 1 + (size - 1) * part
@@ -92,7 +92,7 @@ def rated(series, counter=False, counter_max=2**63 - 1, reset_value=0, drop_rese
 
 
 def taking_part(group, first, last, *, fill):
-    """The series with a point inside, or, where nothing is filled, points on both sides."""
+    """Return the series with a point inside, or, without filling, with points on both sides."""
     found = []
     for series in group:
         times = [time for time, _ in series]
@@ -103,7 +103,7 @@ def taking_part(group, first, last, *, fill):
 
 
 def at(series, time, rule):
-    """What a series contributes at a time; None for nothing."""
+    """Return the contribution of a series at a time; None if it has none."""
     if not series or time < series[0][0] or time > series[-1][0]:
         return None
     before: Any = None

@@ -1,4 +1,4 @@
-"""Downsampling, rates, interpolation and aggregation against the slow implementation, and the pages' own tables."""
+"""Tests of downsampling, rates, interpolation and aggregation, against the oracle and the documentation's tables."""
 
 import importlib.util
 import math
@@ -140,7 +140,7 @@ def test_a_whole_sub_query_is_what_the_slow_way_gives(group, name, text, rate, s
     first, last = T0 + start * 1000, T0 + (start + length) * 1000
     wanted = parse(text, UTC, calendar=False) if text else None
     query = PointQuery(aggregator=name, downsample=wanted, rate=rate)
-    # The margin is an hour at either end, so that all there is has been read.
+    # The margin is an hour at either end, so that the read covers all points.
     found = points(
         columns(group),
         query,
@@ -181,7 +181,7 @@ def test_the_first_table_of_the_page_on_aggregators():
 
 
 def test_the_table_of_interpolation_by_its_formula():
-    """The page's own row of results does not follow its formula; what follows from it is this."""
+    """The documentation's row of results contradicts its formula; the expected values follow the formula."""
     group = table([None, 5, None, 15, None, 5, None], [10, None, 20, None, 10, None, 20])
     time, value = aggregate(columns(group), AGGREGATORS["sum"], Missing.LINEAR)
     assert ((time - T0) // 10_000).tolist() == [0, 1, 2, 3, 4, 5, 6]

@@ -1,4 +1,4 @@
-"""Each test of HTTP runs twice: with the application in the process, and behind a worker's border."""
+"""Fixtures for the tests of HTTP: each test runs with the application in the process, and behind a worker's border."""
 
 import pytest
 from tests.support import http_wire

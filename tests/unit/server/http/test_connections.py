@@ -1,4 +1,4 @@
-"""How many connections there may be, and how long one may stay still: with a clock that is set."""
+"""Tests of the limits on open connections and on their idle time, with a clock that is set."""
 
 import logging
 
@@ -9,7 +9,7 @@ from jobmeter.server.http.limits import Connections, Reason, compute_share, exte
 
 
 class Client:
-    """A connection that waits until ``deadline``."""
+    """Connection that waits until ``deadline``."""
 
     def __init__(self, *, keyed=False, deadline=1e9):
         self.keyed = keyed
@@ -24,7 +24,7 @@ class Client:
 
 
 class Port:
-    """A port's connections, with a clock."""
+    """Connections of a port, with a clock."""
 
     def __init__(self, bound, reserved=0):
         self.now = 1_000.0

@@ -1,4 +1,4 @@
-"""HTTP/1.1 over a socket, byte by byte: what the application gets, what the client gets, and who is cut off."""
+"""Tests of HTTP/1.1 over a socket, byte by byte: the application's input, the client's answer, and disconnections."""
 
 import asyncio
 
@@ -85,7 +85,7 @@ def test_the_answer_begins_when_a_short_body_has_arrived_unless_the_client_waits
 
 
 def test_a_client_that_stalls_inside_a_short_body_is_answered(monkeypatch):
-    """Its headers may refuse it, and the application says that its body did not arrive."""
+    """The request's headers may refuse it, and the application reports that its body did not arrive."""
     monkeypatch.setattr(connection, "SHORT_BODY_SECONDS", 0.01)
 
     async def main():
@@ -150,7 +150,7 @@ def test_a_body_is_not_read_faster_than_the_application_takes_it():
                 wire.send(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 8000000\r\n\r\n" + b"x" * 8_000_000)
             )
             await until(lambda: wire.connection.find_overdue_reason(NEVER) is None)
-            # The server's turn: the client is not slow.
+            # The server is to answer: the client is not slow.
             wire.pass_time(10_000)
             assert wire.closed == []
             asked.set()
@@ -247,7 +247,7 @@ def test_what_is_no_request_is_refused_after_the_answers_to_what_was(sent, statu
 @pytest.mark.parametrize("closing", [b" HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", b" HTTP/1.0\r\n\r\n"])
 @pytest.mark.parametrize("apart", [False, True])
 def test_nothing_is_answered_after_a_request_that_ends_the_connection(closing, apart):
-    """Whatever follows, a request or not, together or later, while the answer is made or after it."""
+    """The bytes that follow are ignored: a request or not, in the same packet or later, before or after the answer."""
     release = asyncio.Event()
 
     async def slow(_scope, _receive, send):
@@ -291,7 +291,7 @@ def test_an_early_answer_reaches_a_client_that_is_still_sending():
         async with connected(refusing) as wire:
             await wire.send(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 20000000\r\n\r\n" + b"x" * 10_000_000)
             assert (await wire.answer())[1] == b"too much"
-            # One that never ends is cut off.
+            # A request that never ends is cut off.
             wire.pass_time(limits.HEAD_SECONDS)
             await until(lambda: not len(wire.connections))
 
@@ -323,7 +323,7 @@ def test_half_an_answer_is_cut_off_and_a_header_keeps_to_its_line(caplog):
 
 
 class _Ready:
-    """Has every answer already: ``GET /n`` gives n, and the headers that it was made with."""
+    """Application without waiting: ``GET /n`` answers n, and the headers that the instance was made with."""
 
     def __init__(self, *headers):
         self.headers = headers

@@ -1,4 +1,4 @@
-"""Requests that a lenient parser takes and HTTP/1.1 does not allow: their version, their protocol, their ``Host``."""
+"""Tests of requests that a lenient parser accepts and HTTP/1.1 forbids: version, protocol and ``Host``."""
 
 import string
 
@@ -18,13 +18,13 @@ NAMES = st.one_of(
 PORTS = st.none() | st.integers(0, 65_535)
 GOOD = [b"", b"h", b"127.0.0.1:8400", b"[::1]:8400", b"h:", b"api.localhost:8000", b"under_score.example"]
 WHOLE = [b"http://127.0.0.1:8080", b"http://127.0.0.1:8080/", b"HTTPS://jobs.example", b"https://h:1/api/"]
-"""An endpoint as SDKs of vendors send it, as it was given to them."""
+"""Endpoint in the form in which vendors' SDKs send it, unchanged from their settings."""
 BAD = [b"a b", b"a, b", b"a/b", b"/", b"user@h", b"[::1", b"::1", b"a:b", b"a:1:2", b"\xe9", b"h?x", b"h#x", b"h\\x"]
 BAD += [b"ftp://h", b"http:/h", b"http://", b"http://a b/", b"//h", b":80", b"h:123456", b"%zz", b'h"', b"<h>"]
 
 
 async def exchanged(sent: bytes, size: int = 10_000) -> tuple[bytes, Application]:
-    """Everything that is answered to these bytes, sent in pieces, until the server closes the connection."""
+    """Send these bytes in pieces. Return all answers until the server closes the connection."""
     application = Application()
     async with connected(application) as wire:
         for at in range(0, len(sent), size):
@@ -38,7 +38,7 @@ def request(*hosts: bytes, version: bytes = b"HTTP/1.1", method: bytes = b"GET",
 
 
 def check(sent: bytes, status: bytes) -> bytes:
-    """The request is refused with that status and the connection closed; one before it was answered."""
+    """Check that the request gets that status and closes the connection, and that the request before it is answered."""
     got: list[bytes] = []
 
     async def main():
@@ -57,7 +57,7 @@ def check(sent: bytes, status: bytes) -> bytes:
 
 
 def taken(sent: bytes, size: int = 10_000) -> None:
-    """The request is answered."""
+    """Check that the request is answered."""
 
     async def main():
         application = Application()

@@ -1,4 +1,4 @@
-"""Time limits, full servers, and the ends of connections."""
+"""Tests of time limits, of full servers, and of the ends of connections."""
 
 import gc
 import weakref

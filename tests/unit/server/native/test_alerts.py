@@ -1,4 +1,4 @@
-"""``/jobs/{job}/alerts``: the open alerts of one job, for those who may see the job and read alerts."""
+"""Tests of ``/jobs/{job}/alerts``: the open alerts of a job, for callers who may see the job and read alerts."""
 
 import json
 

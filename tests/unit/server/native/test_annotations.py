@@ -1,4 +1,4 @@
-"""Tags and notes of a job: who writes them, who sees them, and what is refused."""
+"""Tests of tags and notes of a job: permission to write, permission to see, and refusals."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""``GET /findings``: the stored findings of all jobs that a caller may see."""
+"""Tests of ``GET /findings``: the stored findings of all jobs that a caller may see."""
 
 import pytest
 from tests.support.fakes import NOW
@@ -50,7 +50,7 @@ def test_pages_follow_each_other(filled):
 
 
 def test_findings_that_are_left_out_make_no_page_shorter(filled):
-    """A report about a job without a record is newer than those of all jobs."""
+    """Newer findings about jobs without a record are left out, and the pages are still full."""
     gone = [
         {"time": NOW + at, "reason": "Finding", "job": f"gone-{at}", "project": "p", "level": "error", "message": XID}
         for at in range(20)

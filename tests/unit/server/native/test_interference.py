@@ -1,8 +1,8 @@
-"""A restricted key is answered as if nothing existed that it may not see: every operation of every API, byte for byte.
+"""Tests that a restricted key gets the same bytes as if hidden data did not exist, for every operation of every API.
 
-Two servers hold the same, but the second lacks what a key may not see. Each call that the tables of operations give is
-made to both with that key, about its own and about others' jobs, nodes, groups and projects. A count, a sum, a newest
-member or a refusal that depends on hidden data makes the two answers differ.
+Two servers hold the same data, but the second lacks the data that a key may not see. The tests make each call of the
+tables of operations to both with that key, about its own and about others' jobs, nodes, groups and projects. A count, a
+sum, a newest member or a refusal that depends on hidden data makes the two answers differ.
 """
 
 import asyncio
@@ -35,11 +35,11 @@ from jobmeter.wire.mlflow.names import run_id
 
 MINUTE, HOUR = 60_000, 3_600_000
 MARK = "strictly-private"
-"""Stands in every field of a record, so that an answer that takes any of them is found out."""
+"""Marker in every field of a record, so that an answer that contains any of them is detected."""
 
 
 class Whose(NamedTuple):
-    """The names of one owner's job, node and so on."""
+    """Names of the job, node and so on of one owner."""
 
     name: str
     project: str
@@ -77,7 +77,7 @@ MINE, THEIRS, AFAR = Whose("mine", "p"), Whose("theirs", "p"), Whose("afar", "q"
 """AFAR is in another project."""
 EVERYBODY = (MINE, THEIRS, AFAR)
 
-# What a world may have.
+# Possible parts of a world.
 JOBS, NODES = (
     {who: f"the job of {who.name}" for who in EVERYBODY},
     {who: f"the node of {who.name}" for who in EVERYBODY},
@@ -87,7 +87,7 @@ EVERYTHING = frozenset({*JOBS.values(), *NODES.values()})
 
 
 class World(NamedTuple):
-    """A server, and the ids that it gave to what it holds, by (owner, kind)."""
+    """Server, and the ids that it gave to its objects, by (owner, kind)."""
 
     server: Serving
     ids: Mapping[tuple[str, str], str]
@@ -129,7 +129,7 @@ def job_record(who: Whose, places: list[tuple[str, str]]) -> dict[str, Any]:
 
 
 def measured(who: Whose, places: list[tuple[str, str]], value: float) -> list[Any]:
-    """Every minute of the last ten: what a job used on its nodes."""
+    """Return a sample of a job's usage on its nodes for every minute of the last ten."""
     times = [NOW - at * MINUTE for at in range(10, 0, -1)]
     rows = []
     for at, (node, cluster) in enumerate(places):
@@ -152,7 +152,7 @@ def measured_of_node(who: Whose, value: float) -> list[Any]:
 
 
 def world(folder: Any, parts: frozenset[str], *, shared: bool) -> World:
-    """A server that holds those parts; ``shared``: the job of THEIRS also runs on the node of MINE."""
+    """Make a server with those parts; ``shared``: the job of THEIRS also runs on the node of MINE."""
     server = serving(folder, rate_limits="*=1000000")
     ids: dict[tuple[str, str], str] = {}
     for who, value in zip(EVERYBODY, (0.25, 0.5, 0.75), strict=True):
@@ -183,7 +183,7 @@ def world(folder: Any, parts: frozenset[str], *, shared: bool) -> World:
 
 def silence_of(who: Whose) -> dict[str, Any]:
     matchers = [{"name": "job_id", "value": who.job, "isRegex": False}]
-    # They are listed by their ends.
+    # The server lists silences by their ends.
     end_ms = NOW + HOUR + MINUTE * EVERYBODY.index(who)
     start, end = (datetime.fromtimestamp(at / 1000, UTC).isoformat() for at in (NOW - HOUR, end_ms))
     times = {"startsAt": start, "endsAt": end}
@@ -243,7 +243,7 @@ def put_tasks(server: Serving, who: Whose, admin: CreatedKey, ids: dict[tuple[st
         {"type": "logs", "logs": [lines]},
     )
     for at, task in enumerate(tasks, start=1):
-        # They are listed by the time of their creation.
+        # The server lists tasks by the time of their creation.
         server.clock.time_ms = NOW + 10 * at + EVERYBODY.index(who)
         made = server.call("POST", "/tasks", task, admin)
         assert made.status == 200, made.body
@@ -251,8 +251,8 @@ def put_tasks(server: Serving, who: Whose, admin: CreatedKey, ids: dict[tuple[st
     server.clock.time_ms = NOW
 
 
-# The values of parameters, by name: of one owner, or the same for all. A required parameter that is in neither table
-# fails the test: give it a value here.
+# Values of parameters by name: for one owner, or the same for all. A required parameter in neither table fails the
+# test: give it a value here.
 
 OF_OWNER: Mapping[str, Any] = {
     **dict.fromkeys(
@@ -344,13 +344,13 @@ OF_OPERATION: Mapping[str, Mapping[str, Any]] = {
     "explainDifference": {"job": [THEIRS.job, MINE.job]},
     "listViewCalls": {"metric": "cpu.usage", "start": str(NOW - HOUR), "end": str(NOW)},
 }
-"""Values that an operation needs besides, or in place of the others."""
+"""Values that an operation needs in addition, or in place of the others."""
 NO_DATA = {"modelarts KeystoneListProjects"}
-"""Operations whose answer has nothing that is stored."""
+"""Operations whose answer has no stored data."""
 
 
 class Asked(NamedTuple):
-    """A call: its operation, whether it changes something, and about whom it is."""
+    """Call of an operation: whether it changes data, and whose data it is about."""
 
     operation: str
     changes: bool
@@ -425,14 +425,14 @@ def calls_of_endpoint(endpoint: Endpoint, ids: Mapping[tuple[str, str], str]) ->
 
 
 def every_call(ids: Mapping[tuple[str, str], str]) -> list[Asked]:
-    """Those that read before those that change something, deletions last."""
+    """Return all calls: reading calls, then changing ones, deletions last."""
     found = [call for dialect in list_dialects() for call in calls_of_dialect(dialect, ids)]
     found += [call for endpoint in ENDPOINTS for call in calls_of_endpoint(endpoint, ids)]
     return sorted(found, key=lambda call: (call.changes, call.method == "DELETE"))
 
 
 def answer(server: Serving, call: Asked, token: str) -> tuple[int, bytes]:
-    """Status and body; of a stream without an end its first event."""
+    """Return the status and the body; for an endless stream, the body is its first event."""
     target, headers = call.target, dict(call.headers)
     if token.startswith("jms_"):
         target = f"{target}&{urlencode({'Token': token})}"
@@ -456,7 +456,7 @@ _RANDOM = re.compile(
 
 
 def plain(reply: tuple[int, bytes]) -> tuple[int, bytes]:
-    """An answer without what is random in it."""
+    """Return an answer without its random parts."""
     return reply[0], _RANDOM.sub(b"*", reply[1])
 
 
@@ -466,7 +466,7 @@ def allow(*resources: str, deny: str = "") -> list[dict[str, Any]]:
 
 
 class Restricted(NamedTuple):
-    """A restricted caller: its policy, or another kind of credential, and the parts of the world that it may see."""
+    """Restricted caller: its policy, or another kind of credential, and the parts of the world that it may see."""
 
     sees: frozenset[str]
     policy: list[dict[str, Any]] | None = None
@@ -510,7 +510,7 @@ Worlds = Callable[[frozenset[str], bool], World]
 
 @pytest.fixture(scope="module")
 def worlds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worlds]:
-    """Gives the world of some parts, ``shared`` or not: the same one each time."""
+    """Yield a function that returns the world of some parts, ``shared`` or not, and makes it only once."""
     made: dict[tuple[frozenset[str], bool], World] = {}
 
     def find(parts: frozenset[str], shared: bool) -> World:
@@ -524,10 +524,10 @@ def worlds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worlds]:
 
 
 def compare(whole: World, without: World, tokens: Sequence[str]) -> tuple[set[str], list[str]]:
-    """The operations that the caller may call, and what is answered differently."""
+    """Return the operations that the caller may call, and the answers that differ."""
     opened, different = set[str](), list[str]()
     for at, (call, other) in enumerate(zip(every_call(whole.ids), every_call(without.ids), strict=True)):
-        # What one call made is older than what the next one makes: the newest is the same on both servers.
+        # Data made by a call is older than data made by the next call: the newest is the same on both servers.
         whole.server.clock.time_ms = without.server.clock.time_ms = NOW + at * call.changes
         found, expected = plain(answer(whole.server, call, tokens[0])), plain(answer(without.server, other, tokens[1]))
         opened |= {call.operation} if found[0] == 200 else set()
@@ -561,7 +561,7 @@ def test_so_it_is_for_a_caller_that_changes_what_is_there(tmp_path: Path, name: 
 
 
 def test_a_call_of_each_operation_that_reads_shows_others_to_an_administrator(worlds: Worlds) -> None:
-    """The tests above would notice nothing where the calls that they make show nothing."""
+    """The tests above prove something only if their calls can show data of others."""
     whole, without = worlds(EVERYTHING, True), worlds(ONLY_MINE, True)
     shown = set()
     for call, other in zip(every_call(whole.ids), every_call(without.ids), strict=True):

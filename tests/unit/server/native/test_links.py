@@ -1,4 +1,4 @@
-"""Links that open the page of one job: what they open, what they do not, and how they end."""
+"""Tests of links that open the page of one job: the operations that they open or refuse, and their end."""
 
 import pytest
 from tests.support.fakes import NOW

@@ -66,7 +66,7 @@ def test_findings_are_listed_where_they_are_wanted(stored):
 
 
 def test_jobs_with_open_findings_are_those_that_run(stored):
-    """The worst open finding comes with each, until an event says that it ended."""
+    """Each job has its worst open finding, until an event reports its end."""
     message = "xid (device n1/gpu2): w-0 (n1, gpu2): XID 79: the GPU has fallen off the bus"
     event = {"job": "j1", "time": NOW, "reason": "Finding", "level": "error", "subject": "device n1/gpu2"}
     stored.call(
@@ -207,7 +207,7 @@ def test_metrics_are_lines_of_points(stored):
 @pytest.mark.parametrize("path", ["/jobs/j1/metrics", "/nodes/n1/metrics"])
 def test_columns_are_the_values_of_the_same_lines_and_their_times_once(stored, path, since):
     query = f"{path}?metric=gpu.utilization,cpu.usage&step=5m&by=device&since={since}"
-    for _ in range(2):  # the second answers may be cached ones
+    for _ in range(2):  # the second answers may come from the cache
         pairs, columns = (stored.call("GET", f"{query}&format={form}").json() for form in ("json", "columns"))
         timelines = columns.pop("timelines")
         assert len({str(one) for one in timelines}) == len(timelines)

@@ -193,7 +193,7 @@ def test_more_rows_than_allowed_are_refused(tmp_path, form):
 
 
 class _Endless(MemoryStore):
-    """Its reads go on for ever, unless they are closed; it counts what it gave."""
+    """Store whose reads are endless unless they are closed; it counts the blocks that it gave."""
 
     blocks = 0
     opened = 0
@@ -231,11 +231,11 @@ def _free_soon(made, store, reads=1):
     lanes = made.application.services.lanes
     wait_until(lambda: store.closed == store.opened and _is_seat_free(made))
     assert reads <= store.opened <= 1
-    assert lanes.read.busy <= 1  # counted down by a loop that is closed by now
+    assert lanes.read.busy <= 1  # the count is decremented by a loop that is closed by now
 
 
 def _is_seat_free(made):
-    """Say if the only seat of this key for exports, and its turns, are free."""
+    """Return True if the key's only seat for exports, and its turns, are free."""
     try:
         give_back = made.application.services.exports.take(made.admin.id)
     except ThrottledError:
@@ -249,7 +249,7 @@ def test_a_client_that_hangs_up_stops_the_engine(endless, gone_after):
     made, store = endless
     reply = asyncio.run(_ask(made, gone_after=gone_after))
     assert reply.status in {0, 200}
-    _free_soon(made, store, reads=0)  # on a busy machine the client is gone before the engine is asked
+    _free_soon(made, store, reads=0)  # on a busy machine the client is gone before the engine gets the query
 
 
 def test_a_failure_in_the_middle_cuts_the_answer_off(endless):
@@ -369,7 +369,7 @@ def test_slow_readers_of_parquet_hold_a_group_each():
     finally:
         tracemalloc.stop()
     assert sent > 2 * 8 * rows_of_group * 6, "random values cannot be compressed much"
-    # Of the eight groups of an export.
+    # Less than four of the eight groups of each export.
     assert max(held) < 2 * 4 * rows_of_group * 20
 
 

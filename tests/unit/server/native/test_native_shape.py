@@ -1,4 +1,4 @@
-"""What every route has in common: who is let in, the one form of refusals, the description."""
+"""Tests of the properties that every route shares: authentication, the form of refusals, the description."""
 
 import base64
 import hashlib
@@ -27,8 +27,8 @@ _BODIES = {
 }
 _WRITING = [one for one in ENDPOINTS if one.action and not one.action.endswith(":read")]
 _ADMIN = [one for one in ENDPOINTS if one.action in {"keys:read", "server:read"}]
-# The next attempt of a job that there is not is 0, whether or not another project has one of that id. A run's token
-# comes before its job's record.
+# The next attempt of an unknown job is 0, even if another project has a job of that id. A run's token precedes its
+# job's record.
 _BEFORE = {"getNextAttempt", "createRunToken"}
 _OF_A_JOB = [one for one in ENDPOINTS if "{job}" in one.path and one.name not in _BEFORE]
 
@@ -239,7 +239,7 @@ def _rows_read(server):
 
 
 class Read(HTMLParser):
-    """Texts, ids and targets of a page."""
+    """Parser for the texts, ids and targets of a page."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -268,7 +268,7 @@ def test_the_page_about_the_api_has_every_operation_and_every_object(server):
     document = server.raw("GET", f"{BASE}/openapi.json").json()
     assert len(page.ids) == len(set(page.ids))
     assert set(page.ids) == {one.name for one in ENDPOINTS} | set(document["components"]["schemas"])
-    # Nothing is loaded, and each link goes to a part of this page or to the document.
+    # The page loads no resource, and each link goes to a part of this page or to the document.
     assert "script" not in page.tags
     assert "img" not in page.tags
     assert set(page.targets) <= {f"#{name}" for name in page.ids} | {"openapi.json"}

@@ -1,4 +1,4 @@
-"""The parameters of a query."""
+"""Tests of the parameters of a query."""
 
 import pytest
 

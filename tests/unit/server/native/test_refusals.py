@@ -1,4 +1,4 @@
-"""A request that cannot be read is refused in the words of the API that it came to."""
+"""Tests that each API refuses an unreadable request in its own format."""
 
 import pytest
 from tests.support.asgi import call
@@ -9,7 +9,7 @@ from jobmeter.server.native.router import BASE, ENDPOINTS
 
 MANY = "&".join(f"a{number}=1" for number in range(100_000))
 VERSIONS = {"cms": "2019-01-01", "eflo": "2022-12-15"}
-"""Of the dialects whose operations are at /."""
+"""Version parameter of each dialect whose operations are at /."""
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +22,7 @@ def server(tmp_path_factory):
 def _operations():
     for dialect in list_dialects():
         for one in dialect.operations:
-            # Operations at / are told apart by their names.
+            # Only their names distinguish the operations at /.
             query = f"?Action={one.name}&Version={VERSIONS[dialect.name]}&" if one.path == "/" else "?"
             yield pytest.param(dialect.name, one.method, _filled(one.path) + query, id=f"{dialect.name} {one.name}")
 

@@ -1,4 +1,4 @@
-"""What is still being sent ends with the permission to see it: live streams, long answers, a telnet connection."""
+"""Tests that a response ends with the permission to see it: live streams, long answers, a telnet connection."""
 
 import asyncio
 import json
@@ -34,7 +34,7 @@ LONG = {
 
 @pytest.fixture
 def watched(server: Serving, monkeypatch: pytest.MonkeyPatch) -> Serving:
-    """A running job on a node, with lines and samples; live answers follow each other closely."""
+    """Server with a running job on a node, with lines and samples; live updates follow each other closely."""
     now = server.clock.now_ms()
     job = {
         "job_id": "j1",
@@ -62,7 +62,7 @@ def policy_key(server: Serving, *statements: dict[str, str]) -> CreatedKey:
 
 End = Callable[[], Awaitable[Reply]]
 Way = tuple[dict[str, str], End]
-"""The credential of a viewer, and what ends it."""
+"""Credential of a viewer, and the function that ends it."""
 
 
 def bearer(token: str) -> dict[str, str]:
@@ -91,7 +91,7 @@ def denied_by_policy(server: Serving) -> Way:
 
 
 def narrowed_by_policy(server: Serving) -> Way:
-    """It still sees all that there is; but what else there may be is decided anew."""
+    """Narrow a key's policy to a group: it still covers all existing data, but may not cover later data."""
     made = policy_key(server, ANY)
     return bearer(made.token), by_admin(server, "PUT", f"/keys/{made.id}/policies", policies(GROUP))
 
@@ -138,7 +138,7 @@ KEYS = (
 
 
 async def watch(server: Serving, path: str, headers: dict[str, str], end: End) -> tuple[Reply, int]:
-    """The whole stream, and how many of its updates came when the permission had ended already."""
+    """Return the whole stream, and the number of its updates after the end of the permission."""
     came: list[bytes] = []
 
     async def take(part: bytes) -> None:
@@ -171,7 +171,7 @@ def test_a_live_stream_of_a_job_ends_with_the_link_to_it(watched, path, way):
 
 
 def test_a_live_stream_goes_on_while_its_key_is_read_anew(watched):
-    """A key that was used is another row of the registry, and the same permission."""
+    """Use of a key updates its row in the registry, but not its permission."""
     made = policy_key(watched, GROUP)
 
     async def used() -> Reply:

@@ -1,4 +1,4 @@
-"""A worker process's own answers equal the storage process's answers right after every change, and are counted."""
+"""Tests that a worker's own answers equal the storage process's answers right after every change, and are counted."""
 
 import tempfile
 from pathlib import Path
@@ -132,7 +132,7 @@ def test_a_worker_forwards_all_requests_while_the_window_is_closed_or_parts_are_
             window.share(float("inf"))
             assert await place.answers_itself(place.metrics())
             place.services.store.list_damaged = lambda: ("part",)
-            place.served.clock.time_ms += 2 * SECOND  # a key is valid for a second
+            place.served.clock.time_ms += 2 * SECOND  # a key record is valid for one second
             found = place.records.find(KeyLookup(b""))
             assert found is None
             place.services.store.list_damaged = tuple
@@ -158,7 +158,7 @@ def test_unknown_tokens_cost_the_storage_process_no_search(tmp_path):
 
 
 def test_a_worker_does_not_search_again_where_a_search_did_not_help(tmp_path):
-    """The series of an exporter has no job. What belongs to the job depends on the range of each question."""
+    """The exporter's series has no job. Its membership in the job depends on the range of each question."""
 
     async def main():
         async with working(tmp_path / "data") as place:
@@ -180,7 +180,7 @@ def test_a_worker_does_not_search_again_where_a_search_did_not_help(tmp_path):
 
 
 class Change:
-    """Changes after which an answer must differ. Each returns the status of the following answers."""
+    """Changes after which an answer must differ. Each method returns the status of the following answers."""
 
     def __init__(self, place, key):
         self.place, self.key, self.number = place, key, 0

@@ -1,4 +1,4 @@
-"""Calls that a worker forwards."""
+"""Tests of calls that a worker forwards."""
 
 import asyncio
 from typing import Any
@@ -11,7 +11,7 @@ from jobmeter.store.channel import Channel
 
 
 class Storage(Channel):
-    """A channel whose storage process asks for the rest of a body, and then answers."""
+    """Channel whose storage process requests the rest of a body, and then answers."""
 
     def __init__(self):
         self.sent: list[Any] = []

@@ -1,4 +1,4 @@
-"""Messages between a worker and the storage process: any cut of the bytes, limits, back pressure, a lost end."""
+"""Tests of messages between a worker and the storage process: any split of the bytes, limits, back pressure, loss."""
 
 import asyncio
 import socket
@@ -70,7 +70,7 @@ def channel(decoder, received):
 
 
 class Sink:
-    """A transport that holds what is written."""
+    """Transport that keeps the written bytes."""
 
     def __init__(self):
         self.data = b""
@@ -132,7 +132,7 @@ def test_an_unreadable_or_huge_message_ends_the_connection(sent):
 
 @asynccontextmanager
 async def worker_of(application):
-    """The worker's end of a connection with the storage process, and what came over it."""
+    """Yield the worker's end of a connection with the storage process, and the messages received over it."""
     ours, theirs = socket.socketpair()
     received: list[object] = []
     closed: list[str] = []

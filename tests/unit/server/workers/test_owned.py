@@ -1,4 +1,4 @@
-"""Modules that a worker replaces: they exist, a worker would import them, and heavy libraries stay out."""
+"""Tests of modules that a worker replaces: they exist, a worker would import them, and heavy libraries stay out."""
 
 import subprocess
 import sys

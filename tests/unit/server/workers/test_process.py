@@ -1,4 +1,4 @@
-"""A worker that was forked is waited for and killed as one that was spawned."""
+"""Tests that a forked worker is waited for and killed like a spawned one."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Searches of a worker in the records of the storage process: bounds of a message, and searches without a result."""
+"""Tests of a worker's searches in the storage process's records: message limits, and searches without a result."""
 
 import asyncio
 from typing import Any
@@ -15,7 +15,7 @@ from jobmeter.store.window.revisions import Revisions
 
 
 class StorageEnd:
-    """Storage process that finds nothing."""
+    """Storage process that finds no records."""
 
     def __init__(self):
         self.clock = SetClock()

@@ -1,4 +1,4 @@
-"""A worker and the storage process treat a body of samples alike: storage, receipt, counts, refusals."""
+"""Tests that a worker and the storage process treat samples alike: storage, receipt, counts, refusals."""
 
 import json
 
@@ -21,7 +21,7 @@ def body_of(place, number, job="j1", count=3, ago_s=60, project=""):
 
 
 async def ingest(place, body, key=None, worker=0, **headers):
-    """Return the status and the parsed answer of a worker, and whether the worker answered itself."""
+    """Return the status and the parsed answer of a worker, and True if the worker answered itself."""
     token = (key or place.served.admin).token
     sent = {"Authorization": f"Bearer {token}", "Content-Type": FRAMES, **headers}
     before = place.own

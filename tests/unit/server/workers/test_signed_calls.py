@@ -1,4 +1,4 @@
-"""Signed and limited calls through several workers: accepted once, within the limits, until the key is revoked."""
+"""Tests of signed and limited calls through several workers: accepted once, within the limits, until revocation."""
 
 import asyncio
 import base64
@@ -33,7 +33,7 @@ def pair(key):
 
 
 def job_metrics(place, key=None, job="j1"):
-    """GetJobMetrics with a new signature of Alibaba's third version."""
+    """Return a GetJobMetrics call with a new signature of Alibaba's third version."""
     parameters = {"MetricType": "GpuCoreUsage"}
     path = f"/api/v1/jobs/{job}/metrics"
     headers = sign(
@@ -49,7 +49,7 @@ def escaped(text):
 
 
 def metric_list(place, key=None, number=0):
-    """DescribeMetricList with a form body and a new signature of Alibaba's first version."""
+    """Return a DescribeMetricList call with a form body and a new signature of Alibaba's first version."""
     key = key or place.served.admin
     query = {
         "Action": "DescribeMetricList",
@@ -73,7 +73,7 @@ def metric_list(place, key=None, number=0):
 
 
 def task_metrics(place, key=None):
-    """ShowTrainingJobMetrics with Huawei Cloud's signature, which has no nonce."""
+    """Return a ShowTrainingJobMetrics call with Huawei Cloud's signature, which has no nonce."""
     key = key or place.served.admin
     path, date = "/v2/default/training-jobs/j1/metrics/worker-0", format_iso(place.now_ms // SECOND * SECOND)
     date = date.replace("-", "").replace(":", "")
@@ -106,7 +106,7 @@ SIGNED = {
 def test_a_worker_answers_a_signed_call_as_the_storage_process_does(tmp_path, scheme):
     async def main():
         async with working(tmp_path / "data") as place:
-            # The mean of 62.5 % has a digit that no time of the answer has behind its point.
+            # The decimal digits of the mean, 62.5 %, cannot occur in a time of the answer.
             rows = [(metric, at, value) for metric in METRICS for at, value in ((60, 0.5), (50, 0.75))]
             await place.write(*(point(place, at, value, metric=metric) for metric, at, value in rows))
             make = SIGNED[scheme](place)
@@ -168,7 +168,7 @@ def test_of_one_signature_at_all_workers_at_the_same_moment_one_is_accepted(tmp_
 
 
 async def warm(place, key):
-    """Let each worker find the records of the calls of a key."""
+    """Send calls of a key until each worker has its records."""
     for worker in range(len(place.workers)):
         for _ in range(4):
             await place.send(*job_metrics(place, key), worker=worker)

@@ -1,4 +1,4 @@
-"""Two real ClickHouse servers without Keeper, which the tests of this package share."""
+"""Fixtures of this package: two real ClickHouse servers without Keeper, shared by the tests."""
 
 from collections.abc import Iterator, Sequence
 

@@ -1,4 +1,4 @@
-"""An embedded store that was damaged while no process had it open."""
+"""Tests of an embedded store that was damaged while no process had it open."""
 
 import re
 import shutil
@@ -19,7 +19,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def parts(folder: Path, digits: int) -> list[Path]:
-    """The folders of parts whose partition has so many digits: 5 for days of samples, 6 for months of roll-ups."""
+    """Return folders of parts by the digits of their partition: 5 for days of samples, 6 for months of roll-ups."""
     return sorted(folder.glob(f"store/*/*/{'[0-9]' * digits}_*"))
 
 
@@ -55,7 +55,7 @@ def test_roll_ups_that_were_lost_are_computed_again_once(folder: Path) -> None:
         (part / "data.bin").unlink()
     (said,) = run("after_damage", folder)
     assert {table for table, _, _ in said["damaged"]} == {"minutes", "hours"}
-    # Until they are there again answers come from samples.
+    # Answers come from samples until the roll-ups exist again.
     assert not said["trusted"]
     assert said["marked"] > 0
     assert (said["right"], said["whole"], said["found"]) == (True, True, 6000)
@@ -94,7 +94,7 @@ def test_series_whose_descriptors_the_engine_lost_are_whole_once_they_are_sent_a
 
 
 def test_how_far_roll_ups_are_is_found_again(folder: Path) -> None:
-    # The parts of tables without partitions; that of progress is the one that knows how far roll-ups are.
+    # Parts of tables without partitions; the table progress records the time up to which hours are rolled up.
     for table in folder.glob("store/*/*/all_*/columns.txt"):
         if "`name` LowCardinality" in table.read_text() and "`value`" in table.read_text():
             shutil.rmtree(table.parent)

@@ -1,4 +1,4 @@
-"""What is particular to ClickHouse: parts and merges, expiry, connections, the cluster's schema."""
+"""Tests of the specifics of ClickHouse: parts and merges, expiry, connections, the cluster's schema."""
 
 import threading
 from unittest.mock import Mock
@@ -93,7 +93,7 @@ def test_a_read_in_another_order_than_the_engine_s_stays_bounded(chdb_store, mon
 @settings(max_examples=12, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_samples_are_the_same_wherever_they_lie(chdb_store, data):
-    """In the journal, in the engine, in both: every reader finds what was written last."""
+    """Every reader finds the last write in the journal, in the engine, or in both."""
     slot = Slot()
     series = [slot.counter(), slot.gauge(), slot.counter("worker-1")]
     written = {}
@@ -139,7 +139,7 @@ def test_hours_that_are_marked_themselves_are_refused_without_a_search_for_those
     chdb_store.append_all((batch_of({(one, slot.start + hour * HOUR): 1.0 for hour in hours}),), FOREVER)
     monkeypatch.setattr(rollup_sql, "FOLLOWING", "a search would fail")
     assert chdb_store.find_rolled_up_ranges([slot.key], TimeRange(slot.start + 4 * HOUR, slot.start + 6 * HOUR)) == []
-    # Later marks do not reach back.
+    # Later marks do not affect earlier times.
     before = TimeRange(slot.start - 2 * HOUR, slot.start)
     assert chdb_store.find_rolled_up_ranges([slot.key], before) == [before]
 
@@ -189,7 +189,7 @@ def test_parts_are_counted_by_table(chdb_store):
     chdb_store.commit_log.flush()
     found = chdb_store.read_statistics()
     assert found.parts["samples"] > 0
-    # A part of which everything was deleted has no rows and is one all the same.
+    # A part whose rows were all deleted still counts as a part.
     assert {table for table, count in found.parts.items() if count} >= {table for table, n in found.rows.items() if n}
     assert found.merges.keys() == found.parts.keys()
 
@@ -227,7 +227,7 @@ def test_raw_samples_expire_and_their_roll_ups_stay(empty_store):
     do(empty_store, "SYSTEM START TTL MERGES samples")
     do(empty_store, "ALTER TABLE samples MATERIALIZE TTL SETTINGS mutations_sync = 2")
     assert read_all(empty_store, [one], span) == {}
-    # A sample that comes when its neighbours are gone does not spoil what was known.
+    # A sample that arrives after its neighbours have expired does not change the roll-ups.
     do(empty_store, "SYSTEM STOP TTL MERGES samples")
     empty_store.append_all((batch_of({(one, start + 5): 7.0}),), short)
     assert empty_store.roll_up(start + 2 * HOUR) == 1
@@ -253,7 +253,7 @@ def test_log_lines_expire_by_the_retention_they_came_with(empty_store):
 
 
 def test_a_page_of_lines_is_read_from_few_of_them(empty_store):
-    """Whatever else is stored, and in either direction."""
+    """The page reads few lines in either direction, whatever else is stored."""
     slot, others = Slot(), [Slot() for _ in range(4)]
     for part in range(5):  # parts that overlap in time
         lines = [
@@ -350,7 +350,7 @@ def test_every_statement_of_the_schema_is_understood_by_the_engine(chdb_store, d
         assert text.count("ON CLUSTER 'main'") == len(statements)
         assert "ReplicatedReplacingMergeTree('/clickhouse/tables/{shard}/telemetry/samples', '{replica}')" in text
         assert "Distributed('main', 'telemetry', 'samples_local', job)" in text
-        # Where rows lie the codec is named; the table that spreads them has the column alone.
+        # The local table names the codec; the distributed table has only the column.
         assert (
             "ALTER TABLE logs_local ON CLUSTER 'main' ADD COLUMN IF NOT EXISTS severity UInt8 DEFAULT 255 CODEC" in text
         )

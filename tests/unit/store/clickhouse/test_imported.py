@@ -1,4 +1,4 @@
-"""Buckets of imported samples from memory: complete, or None."""
+"""Tests of buckets of imported samples from memory: complete, or None."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -27,7 +27,7 @@ WHOLE = TimeRange(0, 6 * HOUR)
 
 
 class Server:
-    """A journal with its engine, and all samples that were stored."""
+    """Journal with its engine, and all samples that were stored."""
 
     def __init__(self, folder):
         self.engine = Engine()

@@ -1,4 +1,4 @@
-"""The journal by itself: an engine that is a dictionary, disks that fail, processes that die."""
+"""Tests of the journal alone: an engine that is a dictionary, disks that fail, processes that die."""
 
 import errno
 import os
@@ -33,7 +33,7 @@ SPAN = TimeRange(0, 100)
 
 
 class Engine:
-    """Keeps rows as the engine would: the last insert wins."""
+    """Engine as a dictionary: the last insert of a sample wins."""
 
     def __init__(self):
         self.stored = {}
@@ -44,7 +44,7 @@ class Engine:
     def __call__(self, group):
         rows = in_table(sort_dedupe(group))
         if self.fails is not None:
-            # Some of it may be there all the same.
+            # A failed insert may still store a part of its rows.
             self.stored.update({(series, time): value for _, series, time, value, _ in rows[: len(rows) // 2]})
             raise self.fails
         self.inserts.append(len(rows))
@@ -53,7 +53,7 @@ class Engine:
 
 
 class Names:
-    """The series that an engine can name: all but some."""
+    """Catalog of an engine that can name all series except some."""
 
     def __init__(self, nameless=()):
         self._nameless = nameless
@@ -67,7 +67,7 @@ class Names:
 
 
 class MortalJournal(Journal):
-    """A journal whose process can be killed: its folder stays as it is then."""
+    """Journal whose process can be killed: its folder stays as it is at that moment."""
 
     def __init__(self, folder, engine, limits):
         self.folder, self.alive = folder, True
@@ -88,7 +88,7 @@ def open_journal(folder, engine, limits=LAZY, prepare=lambda rows: None, names=N
 
 
 def visible(journal, engine):
-    """What a reader makes of both."""
+    """Return the samples that a reader finds in the journal and the engine."""
     found = journal.get_pending().select_samples(KEYS, SPAN)
     waiting = zip(found.index.tolist(), found.time.tolist(), found.value.tolist(), strict=True)
     return {**engine.stored, **{(int(SERIES[index]), time): value for index, time, value in waiting}}
@@ -99,7 +99,7 @@ def files(folder):
 
 
 def segments(folder):
-    """The segments of a folder, oldest first."""
+    """Return the segments of a folder, oldest first."""
     return sorted((folder / "journal").glob("*.journal"))
 
 
@@ -313,13 +313,13 @@ def test_samples_whose_series_lost_their_names_are_counted_and_remembered(tmp_pa
 
 
 SENDERS = [np.array(own, np.uint64) for own in ([1, 2], [3], [2, 4], [5, 6, 7, 8], [9])]
-"""The series of senders; a series may be in the lists of several."""
+"""Series of each sender; a series may be in several lists."""
 COMMITS = st.lists(
     st.lists(st.tuples(st.integers(0, 4), st.integers(1, 12), st.booleans()), min_size=1, max_size=3),
     min_size=1,
     max_size=12,
 )
-"""Commits of some senders: how many samples of each series, and whether the sender's list comes as a new object."""
+"""Commits of some senders: samples per series, and True for a sender's list that comes as a new object."""
 DAMAGES = st.lists(
     st.tuples(
         st.sampled_from(["flip", "zero", "cut", "overwrite", "insert", "remove", "end"]),
@@ -332,7 +332,7 @@ DAMAGES = st.lists(
 
 
 def damaged(content, kind, place, other, size):
-    """A file after damage of that kind."""
+    """Return a file's content after damage of that kind."""
     place, other = place % max(1, len(content)), other % max(1, len(content))
     block = content[other : other + size]
     rest = {
@@ -355,10 +355,10 @@ def test_whatever_happens_to_the_files_all_else_is_found_and_what_is_lost_is_cou
         journal.segments.writer = RecordWriter(apart)
         keys = [SeriesKeys(own // 3, own) for own in SENDERS]
         described, clock = set[int](), 0
-        records = list[tuple[Path, int, list[tuple[int, int]]]]()  # segment, where it ends, samples
+        records = list[tuple[Path, int, list[tuple[int, int]]]]()  # segment, its end, its samples
         for number, commit in enumerate(commits):
             if number in seals:
-                journal.segments.seal()  # as a flush begins with, which the engine does not finish
+                journal.segments.seal()  # the first step of a flush, which the engine does not finish
             group, samples = [], []
             for sender, count, fresh in commit:
                 own = SeriesKeys(*(column.copy() for column in (keys[sender].job, keys[sender].series)))
@@ -397,7 +397,7 @@ def test_whatever_happens_to_the_files_all_else_is_found_and_what_is_lost_is_cou
         missing = every - set(engine.stored)
         assert all(value == time / 4 for (_, time), value in engine.stored.items())
         assert set(engine.stored) <= every
-        # Small records have all that they need. Large ones need one another, in a way that damage to one place leaves.
+        # Small records are self-contained. Large ones depend on others, but copies survive damage to one place.
         if apart == 2**16 or sum(kind != "end" for kind, *_ in damages) <= 1:
             begins = dict.fromkeys(originals, 0)
             whole = set[tuple[int, int]]()
@@ -408,7 +408,7 @@ def test_whatever_happens_to_the_files_all_else_is_found_and_what_is_lost_is_cou
             named = {one for rows in list_descriptors(inserted) for one in rows.ids.tolist()}
             assert {series for series, _ in engine.stored} <= named
         told = [lost for name in files(folder) if (lost := parse_lost_rows(name)) is not None]
-        # Without its end a segment that was cut off looks like one whose last write was.
+        # Without its end file a truncated segment looks like one whose last write was truncated.
         if not any(kind == "end" for kind, *_ in damages):
             assert not any(one.at_most for one in told)
             assert len(missing) == sum(one.rows for one in told)
@@ -511,7 +511,7 @@ def test_a_slow_engine_makes_writers_wait_and_then_turns_them_away(tmp_path, eng
 
 
 class Lives(RuleBasedStateMachine):
-    """Any order of commits, flushes, failures and deaths: what was acknowledged is what is seen, and what is there."""
+    """Any order of commits, flushes, failures and deaths: acknowledged samples are exactly those that readers find."""
 
     def __init__(self):
         super().__init__()

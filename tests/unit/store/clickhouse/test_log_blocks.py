@@ -1,4 +1,4 @@
-"""Lines on their way into the engine: blocks of bounded size that hold each line once, in order within a day."""
+"""Tests of lines on their way into the engine: blocks of bounded size hold each line once, in order within a day."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""Servers on one node agree on who may acknowledge from a journal, whatever stops, dies or wakes up at any moment.
+"""Tests that servers on one node agree on their roles in writing journals, whatever stops, dies or wakes up.
 
 They also announce changed records to each other, so that each may cache them.
 """
@@ -24,7 +24,7 @@ from jobmeter.store.clickhouse.silence import EXPELLED_SECONDS, FENCE_SECONDS, S
 
 
 class World(ServerTable):
-    """A node: its table of servers, the samples that it has, and a clock; and a registry with one record."""
+    """Node with its table of servers, its samples and a clock, and a registry with one record."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -41,19 +41,19 @@ class World(ServerTable):
         """Inserts that the node has begun."""
 
     def begin_insert(self, at):
-        """Begin an insert that was sent; refuse it from an expelled server."""
+        """Start an insert that was sent; refuse it from an expelled server."""
         number, samples = self.sent.pop(at)
         if not (self.away or self.table_away) and self.get_state(number) == LIVE:
             self.inserts.append((number, samples))
 
     def end_insert(self, at):
-        """Store the samples of an insert. Its server still has its journal: nothing newer is stored yet."""
+        """Store the samples of an insert. Its server still has its journal: no newer sample is stored yet."""
         number, samples = self.inserts.pop(at)
         assert max(self.rows[number]) < DEPARTED
         self.samples |= samples
 
     def end_inserts(self, number):
-        """End the inserts of a server."""
+        """Finish the inserts of a server."""
         self.sent = [one for one in self.sent if one[0] != number]
         for at in reversed(range(len(self.inserts))):
             if self.inserts[at][0] == number:
@@ -96,7 +96,7 @@ class World(ServerTable):
 
 
 class End:
-    """One end of a connection: what the other end sent waits until this server runs."""
+    """End of a connection: messages of the other end wait until this server runs."""
 
     def __init__(self, owner, server):
         self.owner, self.server = owner, server
@@ -187,7 +187,7 @@ class Network:
 
 
 class Server:
-    """The duties of a server whose journal is a list; the journal outlives the process, as a file does."""
+    """Duties of a server whose journal is a list; the journal outlives the process, as a file does."""
 
     def __init__(self, world: World, folder, *, peers: bool = False, direct: bool = True) -> None:
         self.world, self.folder, self.peers, self.direct = world, folder, peers, direct
@@ -238,7 +238,7 @@ class Server:
         with suppress(UnavailableError):
             self.membership.tick()
 
-    # Duties
+    # Methods that the duties call
 
     @property
     def role(self):
@@ -250,7 +250,7 @@ class Server:
         self._role = role
 
     def begin_writing(self):
-        """Let no other server write to replicas from now on."""
+        """Exclude other servers from writing to replicas."""
         if not self.direct:
             self.world.answer()
             self.world.writer, self.writes = self, True
@@ -300,7 +300,7 @@ class Server:
         return [*self.network.links, *([self.network.leader] if self.network.leader else [])]
 
     def receive(self):
-        """Take what other servers sent, unless this one is frozen or cut off."""
+        """Process the messages of other servers, unless this one is frozen or cut off."""
         for end in self.ends():
             while end.waiting and not end.is_closed and self.reaches(end.other.owner):
                 what, about = end.waiting.pop(0)
@@ -342,7 +342,7 @@ class Server:
             self.journal.clear()
 
     def append(self, sample):
-        """Take a sample. Return True if it is acknowledged at once; ``settled`` returns it later otherwise."""
+        """Accept a sample. Return True if it is acknowledged at once; otherwise ``settled`` returns it later."""
         if self.role is ServerRole.LEADER:
             self.journal.add(sample)
             self.network.position += 1
@@ -402,7 +402,7 @@ class Server:
 
     @property
     def member(self):
-        """The number of the role while the cached record may count, as in ``NodeLog.membership``."""
+        """Return the role's number while the cached record is valid, as in ``NodeLog.membership``; else None."""
         mirrored = self.role in {ServerRole.LEADER, ServerRole.FOLLOWER}
         return self.role_number if mirrored and self.membership.is_current() else None
 
@@ -427,7 +427,7 @@ class Server:
             self.world.sent.append((self.membership.number, set(self.journal)))
 
     def settled(self):
-        """Return what every follower has confirmed by now: samples, and changes of the record."""
+        """Return the samples and the changes of the record that every follower has confirmed so far."""
         if self.is_frozen or not self.is_running:
             return set()
         self.unsettled = [one for one in self.unsettled if one[2] == self.network.term]
@@ -451,7 +451,7 @@ class Server:
 
 
 class Agreement(RuleBasedStateMachine):
-    """Servers start, tick, freeze, die, lose connections and come back; the node goes away.
+    """State machine: servers start, tick, freeze, die, lose connections and return; the node goes away.
 
     Each answer has all acknowledged samples.
     """
@@ -463,7 +463,7 @@ class Agreement(RuleBasedStateMachine):
     @initialize(seed=st.integers(0, 99))
     def begin(self, seed):
         generator = random.Random(seed)
-        self.numbers = patch("secrets.randbits", generator.getrandbits)  # the same when repeated
+        self.numbers = patch("secrets.randbits", generator.getrandbits)  # the same numbers when a case is repeated
         self.numbers.start()
         self.world = World()
         self.servers: list[Server] = []
@@ -477,7 +477,7 @@ class Agreement(RuleBasedStateMachine):
 
     @property
     def newest(self):
-        """The newest version of the record that was acknowledged."""
+        """Return the newest acknowledged version of the record."""
         return max((one[1] for one in self.acknowledged if isinstance(one, tuple)), default=0)
 
     @property
@@ -488,7 +488,7 @@ class Agreement(RuleBasedStateMachine):
         return data.draw(st.sampled_from(self.running))
 
     def _exchange(self):
-        """Deliver messages until none is on its way."""
+        """Deliver messages until no message is pending."""
         for _ in range(4):
             for one in self.running:
                 if not one.is_frozen:
@@ -509,7 +509,7 @@ class Agreement(RuleBasedStateMachine):
 
     @rule(seconds=st.integers(1, 40))
     def go_on(self, seconds):
-        """Let seconds pass: in each one every running server that is not frozen ticks."""
+        """Let seconds pass: in each second every running server that is not frozen ticks."""
         for _ in range(seconds):
             self._pass_second()
             self.no_answer_lacks_an_acknowledged_sample()
@@ -584,7 +584,7 @@ class Agreement(RuleBasedStateMachine):
     def begin_flush(self, data):
         self._draw(data).begin_flush()
 
-    # Numbers of servers are random: what is drawn must not depend on who leads.
+    # Numbers of servers are random: draws of the test must not depend on the leader.
     @precondition(lambda self: self.running)
     @rule(at=st.integers(0, 11))
     def begin_insert(self, at):
@@ -611,7 +611,7 @@ class Agreement(RuleBasedStateMachine):
     @precondition(lambda self: not self.direct)
     @rule(away=st.booleans())
     def registry(self, away):
-        """Let the table of servers go away while the replicas answer, or come back."""
+        """Make the table of servers unavailable or available again, while the replicas answer."""
         self.world.table_away = away
 
     @precondition(lambda self: self.running)
@@ -635,7 +635,7 @@ class Agreement(RuleBasedStateMachine):
     @precondition(lambda self: self.running)
     @rule(data=st.data())
     def announce(self, data):
-        """Announce the changes that a server has committed, perhaps in another role or after a freeze."""
+        """Announce committed changes of a server, perhaps in another role or after a freeze."""
         server = self._draw(data)
         if not server.is_frozen:
             self._announce(server)
@@ -684,7 +684,7 @@ class Agreement(RuleBasedStateMachine):
             assert self.direct or server.role is not ServerRole.DIRECT
 
     def teardown(self):
-        """Once all run and reach each other, every server answers, with every acknowledged sample."""
+        """Require, once all run and are connected, that every server answers with every acknowledged sample."""
         if self.running:
             self.recover()
         if hasattr(self, "numbers"):
@@ -703,7 +703,7 @@ class Agreement(RuleBasedStateMachine):
         leaders = [server for server in self.running if server.role is ServerRole.LEADER]
         for server in self.running:
             found = server.read()
-            if found is None:  # it cannot follow, and must not use replicas
+            if found is None:  # the server cannot follow, and must not use replicas
                 assert not self.direct
                 assert not (server.peers and leaders[0].peers)
             else:
@@ -716,13 +716,13 @@ class Agreement(RuleBasedStateMachine):
 
 
 class PeerAgreement(Agreement):
-    """Most servers can reach each other, so that one leads and the others follow."""
+    """State machine in which most servers can reach each other: a leader leads and the others follow."""
 
     peers = True
 
 
 class ReplicaAgreement(PeerAgreement):
-    """The servers of replicas: only the leader writes to them, and the table of servers is elsewhere."""
+    """State machine of servers of replicas: only the leader writes to them, and the table of servers is elsewhere."""
 
     direct = False
 
@@ -803,7 +803,7 @@ def test_a_silent_server_is_followed_only_when_it_can_answer_no_more(world, tmp_
     ticks(world, EXPELLED_SECONDS + 2, first)
     assert first.is_alone
     first.append(1)
-    for _ in range(2):  # it joins again, and waits
+    for _ in range(2):  # it joins again and waits
         second.membership.tick()
         assert second.read() is None
     first.membership.tick()
@@ -818,7 +818,7 @@ def test_a_start_takes_over_the_journal_of_a_dead_server_that_it_reaches(world, 
     second = Server(world, tmp_path / "b")
     second.others = {first.folder: first}
     with pytest.raises(UnavailableError):
-        second.membership.join(-1.0)  # the first one lives: it has its folder locked
+        second.membership.join(-1.0)  # the first server lives: it has locked its folder
     first.die()
     second.die()
     second.start()
@@ -875,7 +875,7 @@ def test_an_expelled_server_whose_disk_is_full_joins_again_under_the_number_that
     number = first.membership.number
     world.write(ServerRow(number, beat=99, state=EXPELLED))
     draft = first.folder / f".owner.{os.getpid()}"
-    draft.mkdir()  # no file can be written in its place
+    draft.mkdir()  # a folder in the file's place cannot be replaced
     for _ in range(2):
         with pytest.raises(UnavailableError):
             first.membership.tick()
@@ -900,7 +900,7 @@ def test_each_server_names_its_role(world, tmp_path):
     first = joined(world, tmp_path / "a")
     assert first.membership.role == "alone"
     second = joined(world, tmp_path / "b", first)
-    assert all(one.membership.role.startswith("direct") for one in (first, second))  # without connections
+    assert all(one.membership.role.startswith("direct") for one in (first, second))  # they have no connections
 
 
 def test_an_expelled_server_that_was_alone_hands_its_journal_over(world, tmp_path):
@@ -994,7 +994,7 @@ def test_a_follower_succeeds_a_frozen_leader_once_its_inserts_have_ended(world, 
     leader.append(1)
     run_together(world, 1, leader, follower)
     begin_insert(world, leader)
-    leader.begin_flush()  # not sent before it freezes
+    leader.begin_flush()  # the freeze comes before the insert
     leader.is_frozen = True
     run_together(world, 60, follower)
     assert world.get_state(number) == EXPELLED

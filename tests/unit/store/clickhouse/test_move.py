@@ -1,4 +1,4 @@
-"""Moves from one database of a real ClickHouse server to another, with writes, deletions and ends between any steps."""
+"""Tests of moves between databases of a real ClickHouse server, with writes, deletions and stops between steps."""
 
 import random
 import secrets
@@ -56,7 +56,7 @@ def source(server: Node) -> Iterator[ClickHouseStore]:
 
 
 def address(server: Node) -> str:
-    """Return a database that does not exist."""
+    """Return the address of a database that does not exist."""
     return f"{server.dsn}/jobmeter_{secrets.token_hex(4)}"
 
 
@@ -68,7 +68,7 @@ def opened(dsn: str, journals: Path | None = None) -> Iterator[ClickHouseStore]:
 
 
 def moved(store: Store, to: str, **more: bool) -> MoveReport:
-    """Move to the end, and return the report."""
+    """Complete the move and return its report."""
     *_, last = store.move(MoveOrder(to=to, **more))
     assert last.report is not None
     return last.report
@@ -79,7 +79,7 @@ def series_of(slot: Slot) -> list[Series]:
 
 
 def contents(store: Store, slots: list[Slot]) -> dict[str, object]:
-    """Return everything that questions find of some slots."""
+    """Return all data that queries find for some slots."""
     found: dict[str, object] = {}
     for slot in slots:
         series = series_of(slot)
@@ -166,7 +166,7 @@ def test_an_interrupted_move_beside_writes_copies_each_row_once(server: Node, tm
 
 
 def stopped_move(traffic: Traffic, to: str, steps: int | None) -> MoveReport | None:
-    """Move, with writes between steps, and stop after some steps. Return the report if the move came to its end."""
+    """Run some steps of a move, with writes between them. Return the report if the move is complete."""
     with closing(cast("Generator[MoveLine]", traffic.store.move(MoveOrder(to=to)))) as lines:
         for line in islice(lines, steps):
             if line.report is not None:

@@ -1,4 +1,4 @@
-"""Series of new jobs are found without the engine: the same ones, and all of them."""
+"""Tests that all series of new jobs are found without the engine."""
 
 import numpy as np
 import pytest
@@ -72,7 +72,7 @@ def test_beyond_the_limit_the_list_of_the_engine_is_used(monkeypatch):
 
 @pytest.fixture
 def engine_only_for(chdb_store, monkeypatch):
-    """Makes searches for series in the engine fail, but for the given ones."""
+    """Return a function that makes searches for series in the engine fail."""
 
     def refuse(selector):
         raise AssertionError(f"the engine is asked for {selector}")
@@ -105,7 +105,7 @@ def test_a_commit_across_a_change_of_the_list_does_not_begin_one(chdb_store, mon
 
     def append_later(group):
         monkeypatch.undo()
-        chdb_store.catalog.forget()  # as after a deletion by the server that leads
+        chdb_store.catalog.forget()  # like a deletion by the leader
         chdb_store.lacks_descriptor(SeriesKeys.from_series([second]))  # reads the list of all series again
         append(group)
 

@@ -1,4 +1,4 @@
-"""The log of a ClickHouse node without a node: a pool that counts inserts, and a roll-up state that lists its marks."""
+"""Tests of a ClickHouse node's log without a node: a pool that counts inserts, a roll-up state that lists its marks."""
 
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -13,7 +13,7 @@ from jobmeter.store.clickhouse.node_log import NodeLog
 
 
 class Node:
-    """A pool whose only connection runs a function at each insert."""
+    """Pool whose only connection runs a function at each insert."""
 
     def __init__(self):
         self.inserts = []
@@ -29,7 +29,7 @@ class Node:
 
 
 class State:
-    """Marks, and the hour before which samples need them."""
+    """Marks of late hours, and the time before which samples need them."""
 
     def __init__(self):
         self.before = 0
@@ -52,7 +52,7 @@ class State:
 
 
 class Names:
-    """A catalog that has nothing to forget."""
+    """Catalog without cached names."""
 
     def forget(self):
         pass
@@ -91,7 +91,7 @@ def log(node, state, tmp_path):
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_listener_that_comes_while_others_come_does_not_trust_its_memory_afterwards(log, node, fails):
-    """A server opens its window just when another one starts, and its journal goes to the node meanwhile."""
+    """A server opens its window while another one starts, and its journal goes to the node meanwhile."""
     heard: list[bool] = []
 
     def come():
@@ -112,7 +112,7 @@ def test_an_expelled_server_inserts_its_journal_only_once_no_other_server_may_in
     log.append([rows_of([(1, 5, 1.0)])])
     log.be_idle()
     with pytest.raises(UnavailableError):
-        log.flush()  # by the thread of the journal
+        log.flush()  # as the journal's thread does
     assert not node.inserts
     log.be_among_others()
     assert node.inserts == ["samples"]
@@ -148,7 +148,7 @@ def test_a_changed_record_is_acknowledged_only_in_a_role_in_which_no_other_serve
     dropped: list[list[str]] = []
     log.hear(dropped.append)
     with pytest.raises(UnavailableError):
-        log.announce(["job"])  # without a role
+        log.announce(["job"])  # the server has no role yet
     assert log.get_membership() is None
     log.recover(tmp_path)
     log.lead()
@@ -157,8 +157,8 @@ def test_a_changed_record_is_acknowledged_only_in_a_role_in_which_no_other_serve
     assert dropped == [["job"]]
     log.be_among_others()
     assert log.get_membership() is None
-    log.announce(["job"])  # direct servers read the changes before each answer
-    log.check = log.be_idle  # it is expelled meanwhile
+    log.announce(["job"])  # servers without a leader read the changes before each answer
+    log.check = log.be_idle  # it is expelled in the meantime
     with pytest.raises(UnavailableError):
         log.announce(["job"])
     log.check = lambda: None

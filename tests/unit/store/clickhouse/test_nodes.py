@@ -1,4 +1,4 @@
-"""Connection to two real ClickHouse servers while one of them is killed or frozen."""
+"""Tests of a connection to two real ClickHouse servers while one of them is killed or frozen."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing

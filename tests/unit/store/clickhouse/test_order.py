@@ -1,4 +1,4 @@
-"""Which of the rows that were written twice count."""
+"""Tests of precedence between rows that were written twice."""
 
 import numpy as np
 from hypothesis import given

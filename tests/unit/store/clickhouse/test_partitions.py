@@ -1,4 +1,4 @@
-"""Servers that each reach other replicas than the others: no answer lacks an acknowledged row, and none is lost."""
+"""Tests of servers that reach different replicas: no answer lacks an acknowledged row, and none is lost."""
 
 import os
 import random
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow
 
 @dataclass
 class Site:
-    """Two stores, and for each of them the ways to the two replicas."""
+    """Two stores, and for each of them the connections to the two replicas."""
 
     stores: Sequence[ClickHouseStore]
     ways: Sequence[Sequence[Proxy]]
@@ -46,7 +46,7 @@ class Site:
             self.lines.add(self.sent)
 
     def require_all(self, store: ClickHouseStore) -> None:
-        """Fail if an answer lacks anything that was acknowledged."""
+        """Fail if an answer lacks any acknowledged row."""
         found = {time - self.slot.start for _, time in read_all(store, [self.slot.gauge()], self.slot.span)}
         assert self.samples <= found <= set(range(1, self.sent + 1))
         lines = [int(line.text) for line in read_lines(store, self.slot).lines]

@@ -1,4 +1,4 @@
-"""Connections of a leader and a follower in one process: copies, forwarded batches, strangers, and lost connections."""
+"""Tests of a leader and a follower in one process: copies, forwarded batches, strangers, and lost connections."""
 
 import socket
 import ssl
@@ -59,7 +59,7 @@ class Rows:
 
 
 class Pair:
-    """A leader and a server that may follow it."""
+    """Leader, and a server that may follow it."""
 
     def __init__(self, folder):
         self.seconds = 0.0
@@ -127,7 +127,7 @@ def pair(tmp_path) -> Iterator[Pair]:
 
 @pytest.fixture
 def followed(pair):
-    """A pair after the join."""
+    """Yield a pair after the join."""
     pair.leader.welcome(frozenset({2}))
     assert pair.follow() is Joining.FOLLOWS
     return pair
@@ -277,7 +277,7 @@ def test_a_stranger_is_cut_off(pair, sent):
     with socket.create_connection((place.host, place.port)) as plain, context.wrap_socket(plain) as stranger:
         stranger.settimeout(60)
         stranger.sendall(sent)
-        with suppress(OSError):  # reset
+        with suppress(OSError):  # the leader may reset the connection
             assert stranger.recv(1) == b""
     assert not pair.leader.list_followers()
 

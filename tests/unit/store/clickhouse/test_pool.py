@@ -1,4 +1,4 @@
-"""Connections to the engine: broken ones are not used again, and loading the engine disturbs nobody."""
+"""Tests of connections to the engine: broken ones are not reused, and loading the engine disturbs no other thread."""
 
 import subprocess
 import sys
@@ -53,7 +53,7 @@ def answer(client):
 
 
 def ended(client):
-    """The connection breaks while it is used."""
+    """Close the connection while it is in use."""
     client.close()
     return answer(client)
 

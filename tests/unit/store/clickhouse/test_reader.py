@@ -1,4 +1,4 @@
-"""Raw samples out of the engine: each once, wherever the blocks that it gives end."""
+"""Tests of raw samples from the engine: each comes once, for any ends of the engine's blocks."""
 
 import numpy as np
 from hypothesis import given
@@ -17,7 +17,7 @@ WRITTEN = st.lists(st.tuples(st.integers(1, 3), st.integers(0, 4)), max_size=40)
 
 
 class Blocks(SampleReader):
-    """A reader whose engine gives some rows, ``size`` at a time."""
+    """Reader whose engine gives some rows, ``size`` at a time."""
 
     def __init__(self, rows, size):
         super().__init__(Pool(EngineTarget(), 1), lambda: NOTHING)

@@ -1,4 +1,4 @@
-"""The journal's records: what was written is read again, nothing else ever is, and what is lost is counted."""
+"""Tests of the journal's records: exactly the written rows are read back, and lost rows are counted."""
 
 import struct
 import zlib
@@ -21,19 +21,19 @@ from jobmeter.store.clickhouse.segment_content import scan
 
 SALT = 0x1122334455667788
 RECORDS = st.lists(GROUPS, min_size=1, max_size=4)
-"""Groups of one record share lists with those of the others wherever their runs are of the same series."""
+"""Groups of records, whose runs share a list wherever they are of the same series."""
 AGAIN = st.lists(
     st.lists(st.tuples(st.integers(0, 2**41), st.integers(0, 2**41), st.booleans()), min_size=1, max_size=3),
     min_size=1,
     max_size=12,
 )
-"""The same two series in each group, at one time or at two."""
+"""Two fixed series in each group, at one time or at two."""
 APART = st.sampled_from([1, 100, 300, 2**16])
 """Small distances between copies, so that records depend on others as large ones do."""
 
 
 class Segment:
-    """A segment as its writer makes it: its records, and how many rows each has."""
+    """Segment as its writer makes it: its records, and the number of rows of each."""
 
     def __init__(self, apart=2**16):
         self.writer = RecordWriter(apart)
@@ -112,7 +112,7 @@ def test_records_are_laid_out_as_documented():
     assert segment.parts[0] == record(section, 0, 0, 3)
     length = len(segment.parts[0])
     assert segment.parts[1] == record(section, length, 3, 3)
-    # Another copy of the keys lies far enough from the first now: the next record names the list alone.
+    # The next copy of the keys is now far enough from the first: the next record only names the list.
     assert segment.parts[2] == record(section, 2 * length, 6, 3)
     section = struct.pack("<IIHHHHQ", 2, 2, *days_of(LONG), 6, 1) + struct.pack("<q", 9) + struct.pack("<dd", 0.5, 0.25)
     assert segment.parts[3] == record(section, 3 * length, 9, 2)
@@ -141,7 +141,7 @@ def test_descriptors_of_new_series_come_with_their_rows():
     found = scan(segment.content, SALT, None)
     assert found.lost.rows == found.damaged == found.unfinished == 0
     assert listed(found.groups) == listed([rows, rows_of([(6, 2, 2.0)]), rows])
-    (descriptors,) = list_descriptors(found.groups)  # once, though the second record has them too
+    (descriptors,) = list_descriptors(found.groups)  # once, although the second record has them too
     keys = SeriesKeys.from_series(NEW)
     assert list(descriptors.series) == NEW
     assert (descriptors.job.tolist(), descriptors.ids.tolist()) == (keys.job.tolist(), keys.series.tolist())
@@ -199,7 +199,7 @@ def test_a_segment_that_was_cut_off_gives_its_whole_records(records, data, apart
     segment = segment_of(records, apart)
     content, parts = segment.content, segment.parts
     cut = data.draw(st.integers(0, len(content)))
-    # A file may have grown before what was written into it came to the disk.
+    # A file may have grown before its content reached the disk.
     left = content[:cut] + bytes(data.draw(st.sampled_from([0, len(content)])))
     whole, end = 0, 0
     while whole < len(parts) and left[end:].startswith(parts[whole][:-HEAD_BYTES]):
@@ -207,14 +207,14 @@ def test_a_segment_that_was_cut_off_gives_its_whole_records(records, data, apart
         whole += 1
     whole_rows = [rows for groups in records[:whole] for rows in grouped(groups)]
     count = sum(map(len, whole_rows))
-    # Where it was acknowledged so far alone, or nothing is known, nothing is lost.
+    # If only these records are acknowledged, or the position is unknown, no row is lost.
     for acknowledged in (RecordPosition(sum(map(len, parts[:whole])), count), None):
         found = scan(left, SALT, acknowledged)
         assert found.lost == (0, False)
         assert found.unfinished == max(0, len(left) - end)
         assert len(found.groups) == len(whole_rows)
         assert found_rows(found) == (listed(whole_rows) if whole_rows else [])
-    # Where all of it was acknowledged the number of those that are lost is known, whatever is left.
+    # If all records are acknowledged, the number of lost rows is known for any remaining content.
     found = scan(left, SALT, segment.writer.position)
     assert found.lost == (sum(segment.rows) - count, False)
     assert found_rows(found) == (listed(whole_rows) if whole_rows else [])
@@ -229,7 +229,7 @@ def test_a_damaged_record_costs_its_own_rows_alone_and_they_are_counted(records,
     broken[place] ^= data.draw(st.integers(1, 255))
     content = b"".join([*segment.parts[:hurt], bytes(broken), *segment.parts[hurt + 1 :]])
     found = scan(content, SALT, segment.writer.position if known else None)
-    # Head and foot say the same: where one of them is damaged nothing is lost.
+    # Head and foot are copies: damage to one of them loses no rows.
     in_body = HEAD_BYTES <= place < len(broken) - HEAD_BYTES
     expected = [rows for at, groups in enumerate(records) for rows in grouped(groups) if at != hurt or not in_body]
     assert found_rows(found) == (listed(expected) if expected else [])
@@ -240,7 +240,7 @@ def test_a_damaged_record_costs_its_own_rows_alone_and_they_are_counted(records,
 
 @given(MIXED, st.data(), APART)
 def test_keys_and_descriptors_are_twice_on_disk_where_a_record_needs_those_of_others(records, data, apart):
-    """Damage to any one stretch that is shorter than the distance between copies leaves all other records readable."""
+    """Damage to any single stretch shorter than the distance between copies leaves all other records readable."""
     segment = segment_of(records, apart)
     content = bytearray(segment.content)
     size = data.draw(st.integers(1, apart))
@@ -278,7 +278,7 @@ def test_damage_across_two_records_leaves_those_behind_them(boundary):
 
 
 def test_a_record_at_another_place_counts_where_it_was_written():
-    """Blocks that a disk gives in another order, and blocks that it gives twice."""
+    """A disk may return blocks in another order, or a block twice."""
     segment = Segment()
     for at in range(3):
         segment.append([rows_of([(1, 5, float(at))])])

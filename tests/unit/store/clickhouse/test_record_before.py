@@ -1,4 +1,4 @@
-"""Segments of earlier programs are read, and what they lost is counted."""
+"""Tests of segments of earlier programs: they are read, and their losses are counted."""
 
 import struct
 from pathlib import Path
@@ -16,12 +16,12 @@ from jobmeter.store.clickhouse.record_before import scan
 from jobmeter.store.clickhouse.rows import SampleRuns
 
 RECORDED = Path(__file__).parents[1] / "segments" / "jmj3.journal"
-"""A segment as the last program wrote it that had this format: descriptors, and lists that are named again."""
+"""Segment written by the last program with this format: descriptors, and lists that are named again."""
 RECORDS = st.lists(GROUPS, min_size=1, max_size=4)
 
 
 def segment_of(records):
-    """The records of a segment. Runs of the same series are one list wherever they come."""
+    """Return the records of a segment. Runs of the same series share one list."""
     lists, keys = Lists(), dict[tuple[bytes, bytes], SeriesKeys]()
     parts = list[bytes]()
     for groups in records:
@@ -67,7 +67,7 @@ def test_a_segment_that_was_cut_off_gives_its_whole_records(records, data):
     parts = segment_of(records)
     segment = b"".join(parts)
     cut = data.draw(st.integers(0, len(segment)))
-    # A file may have grown before what was written into it came to the disk.
+    # A file may have grown before its content reached the disk.
     left = segment[:cut] + bytes(data.draw(st.sampled_from([0, len(segment)])))
     whole, end = 0, 0
     while whole < len(parts) and left[end:].startswith(parts[whole]):
@@ -102,7 +102,7 @@ def test_a_damaged_record_costs_none_but_those_of_its_lists_and_what_is_lost_is_
         assert listed(found.groups) == listed(expected)
     missing = sum(len(rows) for groups in every for rows in groups) - sum(map(len, expected))
     if hurt == len(parts) - 1 and (place < HEAD_BYTES or broken.endswith(bytes(8))):
-        # Nothing follows: only a whole length with another content tells damage from a write that was cut off.
+        # No record follows: only a complete length with other content distinguishes damage from a truncated write.
         assert (found.lost.rows, found.unfinished) == (0, len(broken))
     else:
         assert missing <= found.lost.rows

@@ -1,4 +1,4 @@
-"""Which replicas count as complete, in random orders of failures, without servers."""
+"""Tests of the replicas that count as complete, in random orders of failures, without servers."""
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -22,7 +22,7 @@ from jobmeter.store.clickhouse.target import Place, parse_dsn
 PLACES = (("one", 1), ("two", 2), ("three", 3))
 LOST, REFUSED, FINE = "lost", "refused", "fine"
 Outcome = tuple[str, bool]
-"""Reaction of a server to a statement: an error or none, and whether the server applies the statement all the same."""
+"""Reaction of a server to a statement: the failure or ``FINE``, and True if the server applies it despite a failure."""
 
 
 class FakeServer:
@@ -60,7 +60,7 @@ class FakeClient:
 
 
 class Replicas:
-    """A set of three replicas, and the statements that it acknowledged."""
+    """Set of three replicas, and the statements that it acknowledged."""
 
     def __init__(self, folder: Path) -> None:
         self.servers = {place: FakeServer() for place in PLACES}
@@ -90,7 +90,7 @@ class Replicas:
             self.acknowledged.add(statement)
 
     def read(self) -> frozenset[int]:
-        """Return the statements that a question finds."""
+        """Return the statements that a query finds."""
         found = self.set.read(self.client, lambda server: frozenset(cast("FakeServer", server).applied))
         return cast("frozenset[int]", found)
 
@@ -98,7 +98,7 @@ class Replicas:
         record = self.file.read()
         assert record is not None
         assert record.complete
-        # A start reads any of them.
+        # A start may read any complete replica, so that their contents must be equal.
         (content,) = {frozenset(self.servers[place].applied) for place in PLACES if place[0] in record.complete}
         assert self.acknowledged <= content
         assert self.acknowledged <= self.read()

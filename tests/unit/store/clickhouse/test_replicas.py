@@ -1,4 +1,4 @@
-"""Two real ClickHouse servers without Keeper as replicas, killed, frozen, emptied and started again between writes."""
+"""Tests of real ClickHouse servers without Keeper as replicas: killed, frozen, emptied, restarted between writes."""
 
 import errno
 import os
@@ -58,7 +58,7 @@ def opened(dsn: str, journals: Path | None) -> Iterator[ClickHouseStore]:
 
 
 def complete(store: ClickHouseStore) -> list[bool]:
-    """Return for each replica True if questions may read it."""
+    """Return for each replica True if queries may read it."""
     assert store.replicas is not None
     return [bool(state) for state in store.replicas.list_states().values()]
 
@@ -77,7 +77,7 @@ def rows_of(server: NodeProcess, database: str) -> dict[str, object]:
 
 def sums(tables: EngineTables, table: TableSlices) -> object:
     found = tables.sum_slices(table, list(tables.list_partitions(table)), 0)
-    return {partition: slices for partition, slices in found.items() if slices}  # deleted rows leave parts for a while
+    return {partition: slices for partition, slices in found.items() if slices}  # empty parts of deleted rows
 
 
 def require_alike(servers: Sequence[NodeProcess], database: str) -> None:
@@ -127,7 +127,7 @@ def test_random_writes_beside_faults_are_on_both_replicas_once(servers, database
     generator = random.Random(int(os.environ.get("REPLICA_SEED", "1")))
     slots = [Slot(), Slot()]
     stored: dict[str, Samples] = {slot.job: {} for slot in slots}
-    for _ in range(2):  # the second one starts on what the first one left
+    for _ in range(2):  # the second run starts on the files of the first one
         with opened(address(servers, database), tmp_path) as store:
             traffic = Traffic(store, slots, generator)
             traffic.stored = stored
@@ -182,7 +182,7 @@ def test_a_replica_that_lacks_rows_is_read_by_no_later_start(servers, database, 
     with opened(dsn, tmp_path) as store:
         require_written(store, slot, [0])
         await_complete(store)
-    with opened(address(servers[:1], database), tmp_path) as store:  # from now on alone
+    with opened(address(servers[:1], database), tmp_path) as store:  # the first replica is alone from now on
         write(store, slot, 1)
     with pytest.raises(ConfigurationError, match="name that host in --store too"):
         open_store(address(servers[1:], database), CLOCK, tmp_path)

@@ -1,4 +1,4 @@
-"""Rows on their way to the engine: put in order, each sample once."""
+"""Tests of rows on their way to the engine: in order, each sample once."""
 
 from itertools import count
 
@@ -29,7 +29,7 @@ def last_written(groups):
 
 
 def sharing(group):
-    """The same rows; those whose runs are of the same series have the very same list of these."""
+    """Return the rows such that runs of the same series share the same list object."""
     lists: dict[tuple[bytes, bytes], SeriesKeys] = {}
     return [
         replace(rows, keys=lists.setdefault((rows.job.tobytes(), rows.series.tobytes()), rows.keys)) for rows in group
@@ -48,7 +48,7 @@ def test_sort_dedupe_leaves_the_last_of_each_sample(groups):
     st.lists(st.booleans(), min_size=60, max_size=60),
 )
 def test_the_same_series_again_and_again_are_put_in_order_by_counting(times, longer):
-    """What scrapers send: the same list in each request, mostly later than before, now and then late or again."""
+    """Scrapers send the same list in each request, usually in order, sometimes late or repeated."""
     groups = []
     for turn, (moments, kept_longer) in enumerate(zip(times, longer, strict=False)):
         samples = [(number, 20 * turn + at, float(turn)) for number, at in zip((6, 2, 4), moments, strict=True)]
@@ -80,7 +80,7 @@ def test_series_are_ordered_by_job_first_however_many_jobs_there_are(jobs):
 
 
 def test_many_rows_against_the_order_of_time_are_sorted():
-    """Room for sorting that many is memory of its own, which must be there until the end."""
+    """Sorting that many rows takes a separate buffer, which must live until the end."""
     count = 200_000
     keys = SeriesKeys(np.array([1], np.uint64), np.array([4], np.uint64))
     time = np.arange(count, 0, -1, dtype=np.int64)
@@ -141,7 +141,7 @@ def test_portions_are_the_group_in_its_order(groups, rows):
 
 
 def dated(days, serial):
-    """Rows of two series, one on each of some days; their values are numbers in the order of the rows."""
+    """Return rows of two series, one row on each of some days; values number the rows in order."""
     time = np.array(days, np.int64) * DAY + np.arange(len(days))
     counts = np.array([size for size in (len(days) // 2, len(days) - len(days) // 2) if size])
     keys = SeriesKeys(np.ones(len(counts), np.uint64), np.arange(len(counts), dtype=np.uint64))

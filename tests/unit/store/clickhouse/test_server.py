@@ -1,4 +1,4 @@
-"""The store contract on ClickHouse servers: one, two shards of a cluster, or the one that a variable names."""
+"""Tests of the store contract on ClickHouse servers: one, two shards of a cluster, or one named by a variable."""
 
 import os
 import secrets
@@ -24,7 +24,7 @@ from jobmeter.store.registry import open_store
 START = parse_time("2026-01-01")
 ONE = Series("gpu.power", job="one", replica="worker-0")
 REAL = os.environ.get("JOBMETER_TEST_CLICKHOUSE", "")
-"""``clickhousedb://user:password@host:port`` of a ClickHouse that tests may make a database on."""
+"""``clickhousedb://user:password@host:port`` of a ClickHouse on which tests may create a database."""
 
 
 @contextmanager
@@ -80,7 +80,7 @@ def alone_store(server_dsn, tmp_path_factory):
 
 
 class TestAlone(StoreTests):
-    """With a journal before the server, as the only server of its database."""
+    """Store contract with a journal before the server, as the only server of its database."""
 
     @pytest.fixture
     def store(self, alone_store: Store) -> Store:
@@ -88,7 +88,7 @@ class TestAlone(StoreTests):
 
 
 class TestCluster(StoreTests):
-    """Through Distributed tables, over two shards."""
+    """Store contract through Distributed tables, over two shards."""
 
     @pytest.fixture
     def store(self, cluster_store: Store) -> Store:
@@ -96,7 +96,7 @@ class TestCluster(StoreTests):
 
 
 class TwoServers:
-    """One server takes samples and answers, another one rolls up."""
+    """Pair of servers: the first takes samples and answers, the second rolls up."""
 
     def __init__(self, first: Store, second: Store) -> None:
         self._first = first

@@ -1,4 +1,4 @@
-"""On real servers: a schema of the program before is brought up to this one, and rows are spread over shards."""
+"""Tests on real servers: an upgrade from the previous program's schema, and the distribution of rows over shards."""
 
 from contextlib import contextmanager
 
@@ -35,7 +35,7 @@ def cluster():
 
 @pytest.fixture(params=["server", "cluster"])
 def dsn(request):
-    """An empty database, and of which servers."""
+    """Return the DSN of an empty database on a server or a cluster."""
     if request.param == "server":
         return f"{request.getfixturevalue('server').dsn}/as_before"
     return f"{request.getfixturevalue('cluster')[0].dsn}/as_before?cluster={CLUSTER}"
@@ -51,7 +51,7 @@ def opened(dsn):
 
 
 def write_as_before(dsn):
-    """What the program left that had no columns for numbers of some digits: samples, and hours that are rolled up."""
+    """Write samples and rolled-up hours like the program that had no columns for decimal numbers."""
     target = parse_dsn(dsn)
     first = pool.connect(target, None)
     migrate.create_database(first, target)
@@ -109,7 +109,7 @@ def test_each_shard_has_whole_jobs(cluster):
 
 
 def _jobs(one: Node) -> set[int]:
-    """The jobs that have samples in the tables of a node itself."""
+    """Return the jobs that have samples in a node's own tables."""
     client = pool.connect(parse_dsn(one.dsn), "spread")
     found = {int(row[0]) for row in client.query("SELECT DISTINCT job FROM samples_local").result_rows}
     client.close()

@@ -1,4 +1,4 @@
-"""A real ClickHouse server refuses the inserts of an expelled server, and tells which ones still run."""
+"""Tests of a real ClickHouse server: it refuses inserts of an expelled server, and lists the running ones."""
 
 import socket
 from collections.abc import Iterator
@@ -76,7 +76,7 @@ def test_an_insert_whose_server_froze_in_the_middle_is_running(own, pool):
     query = urlencode({"query": statement, "database": "jobmeter", **fence.settings})
     with socket.create_connection(("127.0.0.1", own.http)) as connection:
         connection.sendall(f"POST /?{query} HTTP/1.1\r\nHost: here\r\nContent-Length: {2**21}\r\n\r\n".encode())
-        connection.sendall(b"12\n" * 2**18)  # a statement begins once the engine has the start of its body
+        connection.sendall(b"12\n" * 2**18)  # a statement starts once the engine has the start of its body
         wait_until(lambda: table.is_inserting(SECOND))
         assert not table.is_inserting(FIRST)
     wait_until(lambda: not table.is_inserting(SECOND))

@@ -1,4 +1,4 @@
-"""Several servers on replicas without Keeper: one leads and writes, the others follow and read."""
+"""Tests of several servers on replicas without Keeper: one leads and writes, the others follow and read."""
 
 import secrets
 import threading
@@ -53,7 +53,7 @@ def pair(servers, database, tmp_path, group) -> Iterator[Sequence[ClickHouseStor
 
 
 def expel(store: ClickHouseStore, group: MemoryServerGroup) -> None:
-    """Let a follower take the server that leads for dead."""
+    """Make a follower treat the leader as dead."""
     assert store.replicas is not None
     assert store.membership is not None
     name, number = store.replicas.identity, store.membership.number
@@ -146,7 +146,7 @@ def test_a_group_that_works_goes_on_without_its_table_of_servers(servers, pair, 
         for one in pair:
             require_written(one, slot, number + 1)
     with servers[1].killed():
-        with pytest.raises(UnavailableError, match="does not answer"):  # nobody may exclude the replica now
+        with pytest.raises(UnavailableError, match="does not answer"):  # no server may exclude the replica now
             pair[1].logs.append([line_of(slot, 2, "line 2")], FOREVER)
         pair[1].append_all((batch_of({(slot.gauge(), slot.start + 2): 2.0}),), FOREVER)  # into the journal
         assert len(read_all(pair[0], [slot.gauge()], slot.span)) == 3
@@ -165,7 +165,7 @@ def test_a_server_without_the_registry_of_the_group_does_not_start(servers, data
                 open_store(dsn, CLOCK, journals)
     with closing(open_store(dsn, CLOCK, tmp_path / "other", discard=True)) as alone:
         assert len(read_all(alone, [slot.gauge()], slot.span)) == 1
-    with opened(dsn, tmp_path / "first", group) as store:  # the group again, by a record that is newer than its own
+    with opened(dsn, tmp_path / "first", group) as store:  # the group again, with a newer record
         require_written(store, slot, 1)
 
 
@@ -200,7 +200,7 @@ def test_a_follower_stores_spans_and_outbox_rows_by_the_leader(pair):
 
 
 class Freeze:
-    """Stops the writes of a leader at its last look before a statement, until they are thawed."""
+    """Stop a leader's writes at its last check before a statement, until they are thawed."""
 
     def __init__(self, store: ClickHouseStore) -> None:
         self._frozen, self._thawed = threading.Event(), threading.Event()
@@ -214,14 +214,14 @@ class Freeze:
         self._thawed.wait()
 
     def await_succession(self, second: ClickHouseStore, group: MemoryServerGroup) -> None:
-        """Return when the follower leads."""
+        """Wait until the follower leads."""
         self._membership.stop()
         assert self._frozen.wait(30)
         expel(self._store, group)
         wait_until(lambda: role(second).startswith(("leads", "alone")), "the succession", 60)
 
     def thaw(self) -> None:
-        """Let the writes go on."""
+        """Let the writes continue."""
         self._thawed.set()
 
 
@@ -231,7 +231,7 @@ def test_replicas_refuse_the_insert_of_a_leader_that_froze_before_it(servers, pa
     log = first.node_log
     assert log is not None
     first.append_all((batch_of({(slot.gauge(), slot.start): 0.0}),), FOREVER)
-    first.maintenance.flush()  # so that the next insert is only of samples
+    first.maintenance.flush()  # so that the next insert has only samples
     freeze = Freeze(first)
     first.append_all((batch_of({(slot.gauge(), slot.start): 1.0}),), FOREVER)
     freeze.await_succession(second, group)
@@ -281,7 +281,7 @@ def test_replicas_refuse_another_write_of_a_leader_that_froze_before_it(servers,
 
 @contextmanager
 def slow_roll_ups(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Let the statements of roll-ups that begin inside the block take seconds for each row."""
+    """Make statements of roll-ups that start inside the block take seconds for each row."""
     make = rollup_sql.make_minutes_statement
 
     def make_slow(scope: str, *, again: bool) -> str:

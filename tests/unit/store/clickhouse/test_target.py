@@ -1,4 +1,4 @@
-"""DSNs of the engine."""
+"""Tests of DSNs of the engine."""
 
 from pathlib import Path
 

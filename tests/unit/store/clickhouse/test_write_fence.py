@@ -1,4 +1,4 @@
-"""Fences: the statements that they restrict, and the statements that they leave alone."""
+"""Tests of fences: the statements that they restrict, and the statements that they leave alone."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Four real ClickHouse servers without Keeper: two shards with two replicas each, in that order."""
+"""Fixtures of this package: four real ClickHouse servers without Keeper, two shards with two replicas each."""
 
 from collections.abc import Iterator, Sequence
 

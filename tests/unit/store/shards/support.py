@@ -1,4 +1,4 @@
-"""Opens stores on shards, and finds jobs of a shard."""
+"""Helpers that open stores on shards, and find jobs of a shard."""
 
 import secrets
 from collections.abc import Iterator, Sequence
@@ -39,7 +39,7 @@ def await_complete(store: ShardedStore) -> None:
 
 
 def slot_on(shard: int, count: int = 2) -> Slot:
-    """Return a slot whose job is on a shard, from 0."""
+    """Return a slot whose job is on the shard with that number, from 0."""
     while True:
         slot = Slot()
         if find_shard(slot.key, count) == shard:

@@ -1,4 +1,4 @@
-"""The store contract on two shards with two replicas each."""
+"""Tests of the store contract on two shards with two replicas each."""
 
 from collections.abc import Iterator
 

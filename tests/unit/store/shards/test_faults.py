@@ -1,4 +1,4 @@
-"""Shards and replicas that are killed or frozen: nothing is lost or doubled, and no answer lacks rows silently."""
+"""Tests of killed or frozen shards and replicas: no row is lost or doubled, and no answer silently lacks rows."""
 
 import os
 import random
@@ -45,7 +45,7 @@ def test_random_writes_beside_faults_are_stored_once(servers, tmp_path):
     slots = [slot_on(0), slot_on(1)]
     dsn = address(servers, new_database(), 2)
     stored: dict[str, Samples] = {slot.job: {} for slot in slots}
-    for _ in range(2):  # the second one starts on what the first one left
+    for _ in range(2):  # the second run starts on the files of the first one
         with opened(dsn, tmp_path) as store:
             traffic = Traffic(store, slots, generator)
             traffic.stored = stored
@@ -127,11 +127,11 @@ def test_a_shard_that_is_away_leaves_the_jobs_of_the_others_alone(servers, tmp_p
                     (here.gauge(), here.start),
                     (here.gauge(), here.start + 1),
                 }
-                with pytest.raises(UnavailableError):  # an answer that would lack everything
+                with pytest.raises(UnavailableError):  # an answer that would lack all data
                     store.find(SeriesSelector(jobs=(gone.key,)))
             assert [part.summary for part in missing.left_out.values()] == ["shards 2 of 2 (its servers do not answer)"]
             assert store.read_statistics().shards == {"1": 1, "2": 0}
-            with may_lack([]), pytest.raises(UnavailableError):  # it went away after the answer had begun
+            with may_lack([]), pytest.raises(UnavailableError):  # the shard went away after the answer had begun
                 store.find(both)
         await_complete(store)
         assert read_all(store, [gone.gauge()], gone.span) == {

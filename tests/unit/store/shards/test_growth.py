@@ -1,4 +1,4 @@
-"""Shards added or removed beside traffic: rows move, none is lost or doubled, whenever the server is stopped."""
+"""Tests of adding or removing shards during traffic: rows move, none is lost or doubled, at any stop of the server."""
 
 import random
 from contextlib import closing
@@ -31,7 +31,7 @@ def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def act(traffic: Traffic) -> None:
-    """Do something. Writes are refused for the last moment of the growth."""
+    """Run a random action of the traffic. Writes are refused at the last moment of the growth."""
     state = traffic.generator.getstate()
     try:
         traffic.act()
@@ -127,7 +127,7 @@ def require_placed(store, slots, stored) -> None:
 
 
 def require_same(store: ShardedStore, traffic: Traffic, nodes: list[Series]) -> None:
-    """Read everything, also by questions that ask all shards and would find copies twice."""
+    """Require that all reads are correct, including queries to all shards, which would find copies twice."""
     for slot in traffic.slots:
         assert read_all(store, series_of(slot), slot.span) == traffic.stored[slot.job]
     found = store.find(SeriesSelector(nodes=(("main", "n"),)))
@@ -164,14 +164,14 @@ def test_rows_move_from_removed_shards_beside_traffic(servers, tmp_path, monkeyp
         store.spans.append([span(number) for number in range(SPANS)], FOREVER)
         await_complete(store)
     with monkeypatch.context() as patch:
-        patch.setattr(placement_change.PlacementChange, "_place", refuse)  # everything is copied, and stays there
+        patch.setattr(placement_change.PlacementChange, "_place", refuse)  # all rows are copied, and stay there
         with opened(f"{whole}&keep={keep}", tmp_path) as store:
             traffic.store = store
             wait_until(lambda: has_copies(store, slots[-1]), "the copies", 60)
             for _ in range(5):
                 act(traffic)
             require_same(store, traffic, nodes)
-    with opened(whole, tmp_path) as store:  # the operator thinks better of it: the copies are dropped
+    with opened(whole, tmp_path) as store:  # the operator cancels the growth: the copies are dropped
         require_same(store, traffic, nodes)
         assert not has_copies(store, slots[-1])
     with opened(f"{whole}&keep={keep}", tmp_path) as store:

@@ -1,4 +1,4 @@
-"""Moves between one ClickHouse server, replicas and shards, with writes and ends between any steps."""
+"""Tests of moves between a ClickHouse server, replicas and shards, with writes and stops between any steps."""
 
 import random
 from collections.abc import Callable, Generator, Sequence

@@ -1,4 +1,4 @@
-"""Servers that each reach other shards than the others: answers name the shards that they lack, and nothing is lost."""
+"""Tests of servers that reach different shards: answers name the shards that they lack, and no row is lost."""
 
 import os
 import random
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.slow
 
 
 class Site:
-    """Two stores, for each of them the ways to the two shards, and a slot on each shard."""
+    """Two stores, the connections of each to the two shards, and a slot on each shard."""
 
     def __init__(self, stores: Sequence[ShardedStore], ways: Sequence[Sequence[Proxy]]) -> None:
         self.stores, self.ways = stores, ways
@@ -43,7 +43,7 @@ class Site:
                 self.acknowledged[slot].add(self.sent)
 
     def ask(self, store: ShardedStore) -> set[int]:
-        """Ask about both slots at once. Return the shards that the answer says it lacks; it has all other samples."""
+        """Query both slots at once. Return the shards that the answer reports as missing; it has all other samples."""
         span = TimeRange(min(slot.start for slot in self.slots), max(slot.span.end_ms for slot in self.slots))
         with may_lack(store.list_damaged()) as missing:
             found = read_all(store, [slot.gauge() for slot in self.slots], span)
@@ -84,7 +84,7 @@ def test_random_cuts_are_named_and_lose_nothing(site):
     site.write(site.stores[0], site.slots)
     for store in site.stores:
         assert not site.ask(store)
-    for shard in (0, 1):  # each server reaches one shard, which the other one does not reach
+    for shard in (0, 1):  # each server reaches a shard that the other one does not reach
         site.ways[shard][1 - shard].cut()
     for shard, store in enumerate(site.stores):
         wait_until(partial(sees_cut, store), "the notice of the cut")

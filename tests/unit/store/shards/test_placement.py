@@ -1,4 +1,4 @@
-"""Placement of rows on shards, against ClickHouse's own functions."""
+"""Tests of the placement of rows on shards, against ClickHouse's own functions."""
 
 import numpy as np
 import pytest

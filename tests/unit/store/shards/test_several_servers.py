@@ -1,4 +1,4 @@
-"""Several servers with windows on one store with shards: on each shard one of them leads, and the others follow."""
+"""Tests of several servers with windows on one sharded store: each shard has a leader, and the others follow."""
 
 import secrets
 import threading
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def pair(servers: Sequence[NodeProcess]) -> Sequence[NodeProcess]:
-    """Two shards with one ClickHouse server each."""
+    """Yield two shards with one ClickHouse server each."""
     return servers[:2]
 
 
@@ -39,7 +39,7 @@ def group() -> MemoryServerGroup:
 
 
 class Server(WindowedStore):
-    """A server's store, and the shards behind its window."""
+    """Store of a server, and the shards behind its window."""
 
     def __init__(self, dsn: str, journals: Path, group: MemoryServerGroup) -> None:
         engine = open_store(dsn, CLOCK, journals, peer_listen="127.0.0.1:0", open_group=lambda: group)
@@ -97,7 +97,7 @@ def test_each_server_answers_from_memory_what_the_other_acknowledged(pair, tmp_p
 
 @pytest.fixture
 def crossed(pair, tmp_path, group, monkeypatch) -> Iterator[Sequence[WindowedStore]]:
-    """Servers that lead one shard each."""
+    """Yield servers that lead one shard each."""
     # The lowest number leads: the server that joins again gets a higher one.
     numbers = count(2)
     monkeypatch.setattr(secrets, "randbits", lambda _: next(numbers))

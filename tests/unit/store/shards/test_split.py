@@ -1,4 +1,4 @@
-"""Splitting by shard and merging again, against the unsplit columns."""
+"""Tests of splitting by shard and merging again, against the unsplit columns."""
 
 from itertools import pairwise
 

@@ -1,4 +1,4 @@
-"""Random groups of servers on several shards: no server answers from a cached record that another one has changed."""
+"""Tests of random server groups on several shards: no server answers from a cached record changed by another one."""
 
 from contextlib import nullcontext
 from functools import partial
@@ -18,7 +18,7 @@ ONE = st.integers(0, SERVERS - 1), st.integers(0, SHARDS - 1)
 
 
 class Group:
-    """Servers of one shard that announce changes to each other."""
+    """Servers of one shard, which announce changes to each other."""
 
     def __init__(self):
         self.members: set[int] = set()
@@ -121,7 +121,7 @@ class Memory:
 
 
 class Server:
-    """A server that caches the name of a job, and reads it again when it has joined the groups."""
+    """Server that caches the name of a job, and reads it again after it has joined the groups."""
 
     def __init__(self, number, groups):
         self.uses = [Use(group, number) for group in groups]
@@ -157,7 +157,7 @@ class RecordGroups(RuleBasedStateMachine):
 
     @rule(server=ONE[0], shard=ONE[1], joins=st.booleans())
     def change_role(self, server, shard, joins):
-        """Servers join and leave the group of a shard that they have opened."""
+        """Make servers join or leave the group of a shard that they have opened."""
         one = self.servers[server]
         if one.shards[shard].engine is None:
             return
@@ -169,13 +169,13 @@ class RecordGroups(RuleBasedStateMachine):
 
     @rule(server=ONE[0])
     def rename(self, server):
-        """A server commits a name, drops its own record, and acknowledges once it has announced the change."""
+        """Commit a name, drop the server's own record, and acknowledge once the change is announced."""
         self.name += 1
         self.servers[server].forget()
         try:
             self.servers[server].use.announce(["job"])
         except UnavailableError:
-            # Not acknowledged. The servers read such changes in the background.
+            # Not acknowledged: the servers read such changes in the background.
             for one in self.servers:
                 one.forget()
 

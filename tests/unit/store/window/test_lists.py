@@ -1,4 +1,4 @@
-"""Cached lists of series: as true as asking the engine each time."""
+"""Tests of cached lists of series: they equal a fresh answer of the engine each time."""
 
 import random
 
@@ -17,7 +17,7 @@ KEYS = [compute_job_key("default", f"job-{number}") for number in range(3)]
 
 
 class Clock:
-    """A clock that stands still."""
+    """Clock that stands still."""
 
     def now_ms(self) -> int:
         return 1_000_000
@@ -27,7 +27,7 @@ class Clock:
 
 
 class Engine(MemoryStore):
-    """Counts how often it looks for series."""
+    """Engine that counts its searches for series."""
 
     finds = 0
 

@@ -1,4 +1,4 @@
-"""Samples of any age in pages, against a dictionary of each series."""
+"""Tests of samples of any age in pages, against a dictionary of each series."""
 
 import numpy as np
 from hypothesis import example, given
@@ -17,12 +17,12 @@ RUNS = st.tuples(
     st.integers(1, 5),
     st.integers(1, 150),
 )
-"""Samples of a series: the first time, how far apart they are, and how many."""
+"""Samples of a series: the first time, the step between times, and the count."""
 WRITES = st.lists(st.lists(RUNS, min_size=1, max_size=4), max_size=8)
 
 
 def samples_of(runs, turn):
-    """Their values by (series, time), in that order."""
+    """Return the values of runs by (series, time), in that order."""
     found = {
         (at, start + step * number): turn + number / 1000 for at, start, step, count in runs for number in range(count)
     }
@@ -30,7 +30,7 @@ def samples_of(runs, turn):
 
 
 def content(pages, rows, row):
-    """What a row holds, by time; its pages are sound."""
+    """Return the content of a row by time, and check that its pages are sound."""
     _, chain = pages.follow_chains(rows.first_page[[row]])
     assert (chain[-1] if len(chain) else NO_PAGE) == rows.last_page[row]
     assert all(0 < filled <= PAGE for filled in pages.filled[chain].tolist())

@@ -1,4 +1,4 @@
-"""The window of a follower: filled beside the writes that arrive, it never answers without one of them."""
+"""Tests of a follower's window: filled beside arriving writes, it never answers without one of them."""
 
 from contextlib import nullcontext
 from typing import Any
@@ -48,7 +48,7 @@ class Use:
 
 
 class Engine(MemoryStore):
-    """An engine with what the leader stored. Writes may arrive while it is read."""
+    """Engine with the samples that the leader stored. Writes may arrive while it is read."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -69,7 +69,7 @@ class Follower:
         self.now = self.clock.now_ms()
 
     def write(self, rows):
-        """The leader stores samples and sends them here."""
+        """Store samples as the leader does, and send them to this follower."""
         batch = batch_of([((SERIES[number], self.now - age), value) for number, age, value in rows])
         self.engine.append_all((batch,))
         self.store.apply([batch], 0)

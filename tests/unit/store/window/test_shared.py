@@ -1,4 +1,4 @@
-"""Readers of a window in other processes: each answer is the writer's answer, or None."""
+"""Tests of readers of a window in other processes: each answer is the writer's answer, or None."""
 
 import os
 import resource
@@ -66,7 +66,7 @@ def change(window, turn, kind, what):
 
 
 def values(columns):
-    """Return the values of an answer, which must be there."""
+    """Return the values of an answer, which must not be None."""
     assert columns is not None
     return columns.value.tolist()
 
@@ -78,7 +78,7 @@ def opened(window):
 
 
 def answers(window, keys, start, length, step):
-    """Return the answers of a window to every kind of question about some series, as texts to compare."""
+    """Return a window's answers to every kind of query about some series, as texts to compare."""
     span, count = TimeRange(BEGIN + start, BEGIN + start + length), len(keys)
     references = References.make_empty(count)
     counters = np.arange(count) % 2 == 0
@@ -111,7 +111,7 @@ def window():
     st.sampled_from([1, 7, 60]),
 )
 def test_a_reader_answers_as_the_writer_does(events, bound, some, start, length, step):
-    KEYS.derived.clear()  # which holds the windows of earlier examples, and their files, open
+    KEYS.derived.clear()  # the cache holds the windows of earlier examples, and their files, open
     window = Window(LENGTH, bound)
     reader, keys = opened(window), KEYS.select(np.array(some))
     step = step if length < 1_000 else 2**31
@@ -136,7 +136,7 @@ def test_one_reader_has_right_values_during_random_writes(seed):
 
 
 def rows_of(arena):
-    """Lay out a window in the arena. Return its pages and rows, for a test that writes them itself."""
+    """Lay out a window in the arena. Return its pages and rows, for a test that writes to them directly."""
     Revisions(arena.take)
     bound = int(arena.header[HeaderField.BOUND])
     return Pages(count_pages(bound), arena.take), SeriesRows(SeriesTable(count_rows(bound), arena.take))
@@ -179,14 +179,14 @@ def test_a_walk_along_pages_in_a_circle_ends_when_the_mark_of_the_row_changes(as
         started = time.clock_gettime(clock)
         found = pool.submit(ask, reader, KEYS.select(slice(1)))
         try:
-            # A question takes some microseconds: a thread that computed this long walks in the circle.
+            # A query takes microseconds: a thread that has computed this long is in an endless loop.
             wait_until(lambda: found.done() or time.clock_gettime(clock) > started + 0.1)
             assert not found.done()
             with rows.marks.mark_writing(np.array([row])):
                 rows.first_page[row] = new[0]
             assert values(found.result(SECONDS)) == [3.0]
         finally:
-            pages.following[circle] = NO_PAGE  # ends a walk that does not notice the mark
+            pages.following[circle] = NO_PAGE  # ends a walk that does not check the mark
     reader.close()
 
 

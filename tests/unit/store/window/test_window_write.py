@@ -1,4 +1,4 @@
-"""Adding to the window in one pass, against the way that looks at everything in arrays."""
+"""Tests of writes to the window in one pass, against the general way with arrays."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ WRITES = st.lists(st.lists(st.tuples(st.integers(0, SERIES - 1), TIMES), min_siz
 
 
 def window_after(writes, bound, adopted):
-    KEYS.derived.clear()  # which holds the windows of earlier examples, and their files, open
+    KEYS.derived.clear()  # the cache holds the windows of earlier examples, and their files, open
     window = Window(LENGTH, bound)
     some = SeriesKeys(KEYS.job[:adopted], KEYS.series[:adopted])
     window.adopt(some, SampleColumns.make_empty(), BEGIN - LENGTH)
@@ -37,12 +37,12 @@ def window_after(writes, bound, adopted):
 
 
 def revisions_of(window):
-    """The last write to each series."""
+    """Return the revision of the last write to each series."""
     return [window.write_revision(KEYS.select(slice(at, at + 1))) for at in range(SERIES)]
 
 
 FAR = [0, 2**31 + 1, 2**32 + 3]
-"""Too far apart for one page."""
+"""Times too far apart for one page."""
 
 
 @example([[(at, time) for at in range(2) for time in FAR] + [(2, 0), (3, 0)]], 6_000, SERIES)
@@ -53,7 +53,7 @@ def test_one_pass_and_arrays_keep_the_same(writes, bound, adopted):
         patch.setattr(PageWriter, "append", lambda _, __, columns, *___: columns)
         slow = window_after(writes, bound, adopted)
     quick = window_after(writes, bound, adopted)
-    # Where there is no room one way may give up other series than the other; what either still has is right.
+    # Without room the two ways may give up different series; the remaining data of both is right.
     roomy = bound > 6_000
     assert not roomy or quick.find_missing(KEYS).tolist() == slow.find_missing(KEYS).tolist()
     for at in range(SERIES):
@@ -70,7 +70,7 @@ GROUPS = st.lists(st.lists(st.one_of(st.none(), TIMES), min_size=SERIES, max_siz
 
 
 def batch(times, turn):
-    """One sample of each series that has a time."""
+    """Return a batch with one sample of each series that has a time."""
     chosen = [at for at, time in enumerate(times) if time is not None]
     keys = SeriesKeys(KEYS.job[chosen], KEYS.series[chosen])
     time = np.array([BEGIN + times[at] for at in chosen], np.int64)

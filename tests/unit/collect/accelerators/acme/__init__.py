@@ -1,1 +1,1 @@
-"""A vendor that exists in tests alone: its driver is a folder of files, of which a FIFO is a call that hangs."""
+"""Fake vendor for tests: its driver is a folder of files, and a FIFO among them is a call that hangs."""

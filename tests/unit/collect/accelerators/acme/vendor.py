@@ -1,4 +1,4 @@
-"""Acme as a vendor of accelerators. What its driver knows of device N is in files of ``/sys/class/acme/N``."""
+"""Fake vendor of accelerators, Acme: its driver keeps the facts about device N in files of ``/sys/class/acme/N``."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -23,7 +23,7 @@ CLASS = "class/acme"
 
 
 class AcmeDevice(Accelerator):
-    """A device; ``power`` is in watts, ``errors`` is a count, a line of ``processes`` is a process and its bytes."""
+    """Acme device; ``power`` is in watts, ``errors`` a count, a line of ``processes`` a process and its bytes."""
 
     def __init__(self, index: int, clock: Clock, folder: Path) -> None:
         super().__init__(index, clock, "acme ")
@@ -35,7 +35,7 @@ class AcmeDevice(Accelerator):
         return self._open
 
     def attach(self) -> None:
-        """Read what it is."""
+        """Read the identity of the device."""
         try:
             self.uuid, self.minor, self.name = self.text("uuid"), int(self.text("minor")), "Acme One"
         except DeviceLostError:
@@ -47,7 +47,7 @@ class AcmeDevice(Accelerator):
         self._open = False
 
     def text(self, name: str) -> str:
-        """Call the driver."""
+        """Call the driver and return the content of a file."""
         try:
             found = (self._folder / name).read_text().strip()
         except FileNotFoundError as error:
@@ -68,7 +68,7 @@ class AcmeDevice(Accelerator):
 
 
 class AcmeDriver:
-    """The driver; its number of devices is in the file ``count``."""
+    """Driver of Acme; the file ``count`` holds the number of devices."""
 
     def __init__(self, clock: Clock, machine: Machine, patience: float) -> None:
         self.problem: DriverProblem | None = None

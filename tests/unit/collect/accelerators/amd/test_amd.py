@@ -1,4 +1,4 @@
-"""AMD GPUs by the real collector, over folders of /sys: one that was recorded, and nodes that are made here."""
+"""Tests of AMD GPUs with the real collector, over one recorded folder of /sys and generated nodes."""
 
 import json
 import struct
@@ -23,7 +23,7 @@ MINUTE = 60_000
 
 
 def card(number, bus, *, unique="", kfd=()):
-    """Files of a busy MI300X. ``kfd`` numbers its compute partitions; only one partition has a PCI folder."""
+    """Return files of a busy MI300X. ``kfd`` numbers its compute partitions; only one partition has a PCI folder."""
     folder = f"sys/devices/pci0000:{bus:02x}/0000:{bus:02x}:00.0"
     link = f"sys/class/drm/card{number}/device"
     own = {
@@ -85,7 +85,7 @@ def process(pid, **memory):
 
 
 def table(energy=2**17, read=0, limited=0, readings=0):
-    """A table of version 1.7 with energy, one XGMI link, and a power limit that applied in some readings."""
+    """Return a table of version 1.7 with energy, one XGMI link, and a power limit that applied in some readings."""
     data = bytearray(b"\xff" * 2208)
     data[:4] = struct.pack("<HBB", 2208, 1, 7)
     struct.pack_into("<Q", data, 24, energy)
@@ -95,7 +95,7 @@ def table(energy=2**17, read=0, limited=0, readings=0):
 
 
 class AmdNode(DeviceNode):
-    """A node with GPUs of AMD."""
+    """Node with AMD GPUs."""
 
     def __init__(self, root, cards=2, partitions=1):
         super().__init__(root)
@@ -157,7 +157,7 @@ def test_every_value_of_a_card(node):
 
 
 def test_a_recorded_card_without_table_or_compute_driver(tmp_path):
-    """A Vega 10 as prometheus/procfs recorded it; see the source and the licence in the file."""
+    """A Vega 10 as recorded by prometheus/procfs; the file names the source and the licence."""
     plant(tmp_path, json.loads((RECORDED / "amdgpu-vega10.json").read_text())["files"])
     node = AmdNode(tmp_path, cards=0)
     found = {metric: value for (metric, device, _), value in node.look().items() if device == "gpu0"}
@@ -210,7 +210,7 @@ def test_time_slowed_is_the_share_of_readings_times_the_time(node):
         path.write_bytes(table(limited=limited, readings=readings))
         expected += min(slowed / taken, 1) * 10 if step else 0
         assert node.look()["gpu.throttle.power", "gpu0", ""] == pytest.approx(expected)
-    # The driver is loaded again: its counts begin at zero, the seconds do not fall.
+    # The driver is loaded again: its counts restart at zero, the seconds do not fall.
     path.write_bytes(table(limited=1, readings=5))
     assert node.look()["gpu.throttle.power", "gpu0", ""] == pytest.approx(expected)
 
@@ -231,14 +231,17 @@ def test_processes_of_the_compute_driver_own_their_cards(node, tmp_path):
 
 @pytest.fixture
 def divided(tmp_path):
-    """Node with a GPU in eight partitions and a whole GPU. The compute driver lists their folders in mixed order."""
+    """Return a node with a GPU in eight partitions and a whole GPU.
+
+    The compute driver lists their folders in mixed order.
+    """
     plant(tmp_path, card(0, 0x10, kfd=range(7, 15))[0])
     plant(tmp_path, card(1, 0x20, kfd=[1007])[0])
     return AmdNode(tmp_path, cards=0)
 
 
 def busy_table(form, shares):
-    """Firmware table with the utilization of each die, by partition."""
+    """Return a firmware table with the utilization of each die, by partition."""
     size, content, first, each = form
     data = bytearray(b"\xff" * size)
     data[:4] = struct.pack("<HBB", size, 1, content)

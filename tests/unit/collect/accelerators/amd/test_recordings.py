@@ -1,6 +1,6 @@
-"""Recorded outputs of rocm-smi on real AMD GPUs, turned into the driver's files and collected: golden outputs.
+"""Golden tests of the AMD collector: recorded outputs of rocm-smi, turned into the driver's files and collected.
 
-``rocm-smi.json`` has the recordings with source and licence. ``rocm-smi.expected.json`` has the collected values of
+``rocm-smi.json`` holds the recordings with source and licence. ``rocm-smi.expected.json`` holds the collected values of
 each recording. After an intended change ``python -m tests.unit.collect.accelerators.amd.test_recordings`` writes the
 outputs again; read the difference.
 """
@@ -38,13 +38,13 @@ LABELS = {"temp1": "edge", "temp2": "junction", "temp3": "mem", "freq1": "sclk",
 
 
 def number(card, name):
-    """Number in a recorded value; None if the card does not report the value."""
+    """Return the number in a recorded value; None if the card does not report the value."""
     found = re.match(r"\(?(\d+(?:\.\d+)?)(?:Mhz\))?$", card.get(name, ""))
     return float(found[1]) if found else None
 
 
 def files_of(card):
-    """Files of a card in its folder."""
+    """Return the files of a card in its folder."""
     found = {"vendor": "0x1002", "device": card.get("GPU ID") or card.get("Device ID", "")}
     found["uevent"] = f"DRIVER=amdgpu\nPCI_SLOT_NAME={card['PCI Bus'].lower()}\n"
     unique, serial = card.get("Unique ID", "N/A"), card.get("Serial Number", "N/A")
@@ -61,7 +61,7 @@ def files_of(card):
 
 
 def measured(root, recording):
-    """Collected values by device and metric, and the devices."""
+    """Return the collected values by device and metric, and the devices."""
     for at, card in enumerate(recording["cards"]):
         tree = {f"sys/class/drm/card{at}/device/{name}": text for name, text in files_of(card).items()}
         plant(root, tree, {"sys/module/amdgpu/version": recording["driver"]})

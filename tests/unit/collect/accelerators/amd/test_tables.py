@@ -1,4 +1,4 @@
-"""Tables of ``gpu_metrics``, packed here from the layouts: each version, cut short, without values, and damaged."""
+"""Tests of ``gpu_metrics`` tables packed from the layouts: each version, truncated, without values, damaged."""
 
 import struct
 
@@ -17,7 +17,7 @@ def header(form, content, size):
 
 
 def pack(version, places, fill=b"\xff"):
-    """A table with values at offsets of the kernel's header, (offset, type, value); the rest is ``fill``."""
+    """Return a table with values at offsets of the kernel's header, (offset, type, value); the rest is ``fill``."""
     form, content, size = version
     data = bytearray(fill * size)
     data[:4] = header(form, content, size)
@@ -189,7 +189,7 @@ KINDS = "bBhHiIqQ"
 
 
 def described(*attributes):
-    """A table that describes itself: (id, type, numbers) of each value."""
+    """Return a table that describes itself: (id, type, numbers) of each value."""
     body = struct.pack("<i", len(attributes))
     for number, kind, values in attributes:
         code = 7 << 24 | KINDS.index(kind) << 20 | number << 10 | len(values)

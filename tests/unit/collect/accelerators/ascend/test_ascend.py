@@ -1,4 +1,4 @@
-"""Ascend NPUs by the real collector and the real binding, over a library that the test compiles."""
+"""Tests of Ascend NPUs with the real collector and the real binding, over a library that the test compiles."""
 
 import os
 import stat
@@ -39,7 +39,7 @@ roce_new_pkt_rty_num:4
 
 
 class AscendNode(DeviceNode):
-    """A node with NPUs of Ascend over the fake library."""
+    """Node with Ascend NPUs over the fake library."""
 
     def __init__(self, root, chips=2, tool=None, patience=30.0, **more):
         super().__init__(root)
@@ -261,7 +261,7 @@ def test_wide_ranges_cost_no_memory():
 
 @given(st.lists(st.integers(0, 15), unique=True), st.lists(st.integers(0, 20)))
 def test_the_runtimes_numbers_count_within_the_containers(physical, logical):
-    """The list ends at its first invalid entry, as for the runtime."""
+    """The list ends at its first invalid entry, as in the runtime."""
     values = {
         "ASCEND_VISIBLE_DEVICES": ",".join(map(str, physical)),
         "ASCEND_RT_VISIBLE_DEVICES": ",".join(map(str, logical)),

@@ -1,7 +1,7 @@
-"""AWS Neuron devices in the real collector: a tree of the driver's files, and a fake ``neuron-monitor``.
+"""Tests of AWS Neuron devices with the real collector, the driver's files and a fake ``neuron-monitor``.
 
-The tree has the names and formats of the driver's source and of its user guide, see ``neuron/device.py``. A FIFO is a
-file whose reading hangs.
+The files have the names and formats of the driver's source and of its user guide, see ``neuron/device.py``. Reading a
+FIFO hangs.
 """
 
 import json
@@ -42,7 +42,7 @@ STATUSES = (
 
 
 def neuron(number, product="Trainium1", cores=2, used=3 * GIB):
-    """Files of a device with ``used`` bytes in use on each core."""
+    """Return the files of a device with ``used`` bytes in use on each core."""
     own = {
         "info/architecture/arch_type": "NDv2\n",
         "info/architecture/device_name": f"{product}\n",
@@ -62,7 +62,7 @@ def neuron(number, product="Trainium1", cores=2, used=3 * GIB):
 
 
 def document(*runtimes, cores=2, memory=32 * GIB, ecc=None):
-    """Report of neuron-monitor about applications: (process, busy percent by core, bytes by core)."""
+    """Return neuron-monitor's report about applications: (process, busy percent by core, bytes by core)."""
     return {
         "neuron_runtime_data": [
             {
@@ -133,7 +133,7 @@ class NeuronNode(DeviceNode):
         return self.root / CLASS / f"neuron{number}"
 
     def install(self, *lines, end="exec sleep 600"):
-        """Let the program write these lines and then run the command ``end``."""
+        """Make the program write these lines and then run the command ``end``."""
         self.reports.write_text("".join(f"{line if isinstance(line, str) else json.dumps(line)}\n" for line in lines))
         self.program.write_text(f'#!/bin/sh\ncp "$2" {self.root}/conf\ncat {self.reports}\n{end}\n')
         self.program.chmod(self.program.stat().st_mode | stat.S_IXUSR)

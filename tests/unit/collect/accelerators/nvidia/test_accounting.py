@@ -1,4 +1,4 @@
-"""Processes that began and ended between two collections, by the driver's accounting."""
+"""Tests of driver accounting: processes that start and end between two collections."""
 
 import time
 
@@ -27,7 +27,7 @@ def shares(look):
 
 
 def ran(bench, pid=50, seconds=4.0, busy=80, index=0):
-    """Let a process have used a device since the last collection."""
+    """Record in the driver that a process has used a device since the last collection."""
     bench.devices[index].begin(pid)
     bench.devices[index].end(pid, seconds, busy)
 
@@ -59,7 +59,7 @@ def test_the_shares_of_ended_and_of_living_processes_are_added(bench):
 
 def test_shares_of_a_job_whose_living_processes_are_unknown_stay_absent(bench):
     bench.by_pid[7] = member("j")
-    bench.devices[0].run((7, 2**30))  # its first reading has no start
+    bench.devices[0].run((7, 2**30))  # the first reading has no start time
     ran(bench)
     bench.members.end(50, member("j"))
     assert shares(bench.look()) == {}

@@ -1,4 +1,4 @@
-"""What a GPU or the driver's library may do to the agent: each state, by the real binding over a fake library."""
+"""Tests of faults of a GPU or of the driver's library: each device state, with the real binding over a fake library."""
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -30,7 +30,7 @@ def bench(driver):
 
 
 def assert_healthy(bench, look, numbers=HEALTHY):
-    """Those devices have every kind of value, of GPM and of processes too, and nobody else has any."""
+    """Assert that exactly these devices have every kind of value, including GPM and process values."""
     for metric in ("gpu.utilization", "gpu.power", "gpu.memory.usage", "gpu.throttle.power"):
         assert sorted(key[1] for key in look if key[0] == metric) == [f"gpu{number}" for number in numbers], metric
     assert bench.driver.misuse == 0
@@ -57,7 +57,7 @@ def test_a_device_that_cannot_be_opened_takes_no_other_along(bench, code):
 
 @pytest.mark.parametrize("code", [15, 16, 28])
 def test_a_device_that_is_lost_later_breaks_nothing_of_the_others(bench, code):
-    """No shutdown for one device: GPM values and shares of processes go on at every look."""
+    """A single lost device causes no shutdown: every collection still has GPM values and shares of processes."""
     bench.by_pid |= {100 + number: member("j", f"worker-{number}") for number in range(8)}
     for number, one in enumerate(bench.devices):
         one.run((100 + number, 2**30))
@@ -103,7 +103,7 @@ def test_a_device_of_which_every_call_fails_is_not_silent(bench, code, state):
 
 @pytest.mark.parametrize("code", [15, 16, 4])
 def test_the_only_device_is_looked_for_anew_but_not_at_every_look(make_driver, code):
-    """Where nothing else is measured the library is opened again: a device that was reset may need that."""
+    """Without another measured device the collector opens the library again: a reset device may need that."""
     driver = make_driver(1)
     driver.install()
     bench = Bench(driver)
@@ -120,7 +120,7 @@ def test_the_only_device_is_looked_for_anew_but_not_at_every_look(make_driver, c
 
 
 def test_a_library_that_comes_later_is_found(make_driver):
-    """Its folder is not there either at first: the dynamic linker would remember that for the life of the process."""
+    """The folder is missing at first too: the dynamic linker would remember that for the life of the process."""
     driver = make_driver(8)
     bench = Bench(driver)
     for _ in range(20):
@@ -172,7 +172,7 @@ def test_a_count_that_fails_leaves_nothing_open(bench):
 @pytest.mark.parametrize("open_before", [True, False])
 @pytest.mark.parametrize("kernel_first", [True, False])
 def test_a_driver_that_is_replaced_is_measured_again_without_a_restart(bench, open_before, kernel_first):
-    """The old library stays in memory under its name: the new file has to be loaded anew."""
+    """The old library stays in memory under its name, so the collector must load the new file explicitly."""
     if open_before:
         bench.look()
     steps = [lambda: bench.driver.load_driver(NEWER), lambda: bench.driver.install(NEWER)]
@@ -196,7 +196,7 @@ def test_a_driver_that_is_replaced_is_measured_again_without_a_restart(bench, op
 
 
 def test_a_driver_that_is_replaced_while_nothing_is_measured(bench):
-    """Only the library's own answer says so: no device was ever opened."""
+    """Only the library reports the mismatch, because no device was ever opened."""
     bench.driver.load_driver(NEWER)
     for _ in range(5):
         assert bench.look() == {}
@@ -294,7 +294,7 @@ def test_a_library_that_opens_and_never_answers_is_not_opened_at_every_look(benc
 
 
 def test_a_gpu_that_is_not_there_any_more(bench):
-    """After the driver was loaded again it has one fewer: nobody has the last number any more."""
+    """The reloaded driver has one GPU fewer: no job keeps the last number."""
     bench.by_pid[7] = member("j", devices=(("SLURM_JOB_GPUS", "7"),))
     bench.look()
     bench.allocations()
@@ -321,7 +321,7 @@ EXPECTED = {
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(FAULTS, min_size=1, max_size=4))
 def test_whatever_calls_return_a_value_is_right_or_absent(bench, turns):
-    """Codes per device and call change from look to look: no value is wrong, and none is missing without a fault."""
+    """Codes per device and call change between collections: no value is wrong, and none is missing without a fault."""
     touched: set[int] = set()
     for faults in turns:
         for one in bench.devices:

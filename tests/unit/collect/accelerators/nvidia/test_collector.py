@@ -1,4 +1,4 @@
-"""GPUs through the real binding over a fake library: units, what is missing, whose a device is."""
+"""Tests of GPUs with the real binding over a fake library: units, missing values, owners of devices."""
 
 import re
 import shutil
@@ -172,7 +172,7 @@ def test_a_device_that_is_shared_is_nobodys_and_each_job_has_its_processes(bench
 
 
 def test_processes_are_counted_with_those_of_no_job(bench):
-    """A device without a process has 0; one that does not list its processes has no count."""
+    """A device without a process counts 0; a device that does not list its processes has no count."""
     bench.by_pid |= {7: member("j", devices=(("SLURM_JOB_GPUS", "0,1"),)), 9: member("run", measured=True)}
     bench.devices[0].run((7, 10))
     bench.devices[2].run((7, 10), (8, 20))
@@ -208,7 +208,7 @@ def test_allocations_are_intervals_reported_when_they_change(bench, code):
     bench.look(1000)
     bench.look(2000)
     assert bench.allocations() == [("j", "worker-0", "gpu0", 1000, None, 1, "process")]
-    bench.devices[0].fail(code, Call.PROCESS_LIST)  # the driver does not say: nothing ends
+    bench.devices[0].fail(code, Call.PROCESS_LIST)  # the driver does not answer: no allocation ends
     bench.look(3000)
     assert bench.allocations() == []
     bench.devices[0].answer()
@@ -249,7 +249,7 @@ def test_each_rank_has_one_of_several_visible_devices(bench):
 
 
 def shares(bench, *busy):
-    """Of each look, the share of process 7 on the first device."""
+    """Return the share of process 7 on the first device, for each collection."""
     found = []
     for share in busy:
         bench.devices[0].work(**({"p7": share} if share else {}))
@@ -260,7 +260,7 @@ def shares(bench, *busy):
 @pytest.mark.parametrize("code", [6, 0])
 @pytest.mark.parametrize("before", [0, 30])
 def test_an_idle_process_has_a_share_of_nothing_not_none(bench, code, before):
-    """Four ticks of which one was busy with 80 % are 20 %; what came before the first look is of no known time."""
+    """A single tick at 80 % among four makes 20 %. Use before the first collection belongs to no known time."""
     bench.driver.idle_code(code)
     bench.by_pid[7] = member("j")
     bench.devices[0].run((7, 1))
@@ -288,7 +288,7 @@ def test_the_share_of_a_process_is_absent_where_the_driver_does_not_say(bench):
 
 @pytest.fixture
 def mps_server(tmp_path):
-    """The number of a process with the name of the server of MPS."""
+    """Yield the number of a process with the name of the MPS server."""
     program = tmp_path / "nvidia-cuda-mps-server"
     shutil.copy(str(shutil.which("sleep")), program)
     with subprocess.Popen([program, "600"]) as server:
@@ -310,7 +310,7 @@ def test_clients_of_mps_are_measured_each_and_their_server_is_left_out(bench, mp
 
 @pytest.mark.parametrize("missing", [(Call.MPS_LIST, Call.MPS_LIST_V2), (Call.MPS_LIST,), ()])
 def test_the_processes_of_an_old_driver(bench, missing):
-    """Before driver 510 the third version of the calls is missing, before 495 the list of clients of MPS."""
+    """Drivers before 510 lack the third version of the calls; drivers before 495 lack the list of MPS clients."""
     bench.devices[0].fail(13, Call.PROCESS_LIST, *missing)
     bench.by_pid |= {7: member("j"), 8: member("k")}
     bench.devices[0].run((7, 10), mps=((8, 20),))
@@ -338,7 +338,7 @@ def test_utilization_is_the_mean_since_the_last_reading(bench):
     gpu = bench.devices[0]
     gpu.set_samples(1_000_000, [10, 20], [5])
     assert bench.look()["gpu.utilization", "gpu0", "", ""] == pytest.approx(0.83), "the first reading has no start"
-    gpu.set_samples(1_100_000, [20, 100, 0, 50], [5, 9])  # the first one is the last of before
+    gpu.set_samples(1_100_000, [20, 100, 0, 50], [5, 9])  # the first sample is the last one of the previous reading
     found = bench.look()
     assert found["gpu.utilization", "gpu0", "", ""] == pytest.approx(0.5)
     assert found["gpu.memory.copy.utilization", "gpu0", "", ""] == pytest.approx(0.07)
@@ -389,7 +389,7 @@ def test_margin_sram_and_fabric_are_read_once_a_minute(bench):
 
 
 def values_of(look, device="gpu0"):
-    """Values of a device by metric."""
+    """Return the values of a device by metric."""
     return {metric: value for (metric, name, *_), value in look.items() if name == device}
 
 

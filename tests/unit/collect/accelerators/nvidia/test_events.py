@@ -1,4 +1,4 @@
-"""Events that NVML reports: each once and for the right device, with one call a second while no event comes."""
+"""Tests of NVML events: each is reported once, for the right device, with one call a second while no event comes."""
 
 import pytest
 from hypothesis import given
@@ -27,7 +27,7 @@ def bench(make_driver):
 
 
 def reported(bench, *happened):
-    """Return the node's events after these events were raised."""
+    """Return the node's events after the driver raised these events."""
     for one in happened:
         bench.driver.happen(*one)
     wait_until(lambda: not bench.driver.unread, "the events are read")
@@ -37,7 +37,7 @@ def reported(bench, *happened):
 
 
 def wait_for_the_end(bench, call):
-    """Wait until the set of events was freed after a call of the library."""
+    """Wait until a call of the library has freed the set of events."""
     wait_until(lambda: bench.driver.calls(call) and not bench.driver.sets, "the set is freed")
 
 
@@ -77,7 +77,7 @@ def test_an_event_under_mig_names_the_instances(bench):
 
 
 def test_only_devices_with_events_are_registered_each_once(bench):
-    bench.devices[0].set(event_types=0x10)  # clocks alone
+    bench.devices[0].set(event_types=0x10)  # clock events only
     for _ in range(3):
         bench.look()
     wait_until(lambda: bench.driver.waiting, "the wait")
@@ -164,7 +164,7 @@ def report(time_ms, code=79, device="0000:3b:00"):
 
 
 def by_tick(*ticks):
-    """Count the events of each tick: (events from kernel lines, events from the driver)."""
+    """Return the number of events of each tick: (events from kernel lines, events from the driver)."""
     kernel, driver = Given(), Given()
     reports = XidReports(kernel, [driver])
     found = []
@@ -191,7 +191,7 @@ def test_different_xids_are_separate_events():
 
 @given(st.lists(st.tuples(st.integers(0, 60), st.sampled_from([13, 79]), st.booleans()), max_size=12))
 def test_no_xid_of_the_kernel_or_of_the_driver_is_lost(happened):
-    """In one tick each line is an event. Each report has an event with its code at most ``SAME_MS`` away."""
+    """Each line of a tick is an event. Each driver event has an event with its code at most ``SAME_MS`` away."""
     lines = [line(second * 1_000, code) for second, code, is_line in happened if is_line]
     events = [report(second * 1_000, code) for second, code, is_line in happened if not is_line]
     kernel, driver = Given(), Given()

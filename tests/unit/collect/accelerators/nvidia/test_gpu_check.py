@@ -1,4 +1,4 @@
-"""Comparison of readings with nvidia-smi: over the fake library, and a fake nvidia-smi."""
+"""Tests of the comparison with nvidia-smi, over the fake library and a fake nvidia-smi."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""MIG instances: each is a device with its own memory, processes and activity; all else is the GPU's."""
+"""Tests of MIG instances: each is a device with its own memory, processes and activity; other values are the GPU's."""
 
 import pytest
 from tests.support.nvml import Call
@@ -26,7 +26,7 @@ def bench(make_driver):
 
 
 class GroupsThatPermit:
-    """Control groups that let every process open one GPU, with its instances."""
+    """Control groups that permit every process to open one GPU, including its instances."""
 
     def __init__(self, index):
         self.index = index
@@ -120,7 +120,7 @@ def test_an_idle_instance_belongs_to_the_job_whose_environment_names_it(bench):
 
 @pytest.mark.parametrize("variables", [(), (("SLURM_STEP_GPUS", "1"),)], ids=["group", "environment"])
 def test_a_job_on_an_instance_has_the_instance_alone(bench, variables):
-    """Its group permits the whole GPU, because groups list whole devices."""
+    """The job's group permits the whole GPU, because groups list whole devices."""
     bench = Bench(bench.driver, groups=GroupsThatPermit(1))
     bench.by_pid[7] = member("j", devices=variables)
     bench.members.others = [bench.by_pid[7]]

@@ -1,8 +1,8 @@
-"""Recorded outputs of nvidia-smi on real GPUs, replayed by the fake NVML and collected: golden outputs.
+"""Golden tests of the NVIDIA collector: recorded outputs of nvidia-smi, replayed by the fake NVML and collected.
 
-``nvidia-smi.json`` has the recordings with sources and licence. ``nvidia-smi.expected.json`` has the collected values
-of each recording. After an intended change ``python -m tests.unit.collect.accelerators.nvidia.test_recordings`` writes
-the outputs again; read the difference.
+``nvidia-smi.json`` holds the recordings with sources and licence. ``nvidia-smi.expected.json`` holds the collected
+values of each recording. After an intended change ``python -m tests.unit.collect.accelerators.nvidia.test_recordings``
+writes the outputs again; read the difference.
 """
 
 import json
@@ -73,7 +73,7 @@ NOT_RECORDED = (Call.ENERGY, Call.REPLAYS, Call.SAMPLED, Call.LINK_STATE, Call.P
 
 
 def number(row, column):
-    """Number in a column, in NVML's unit; None if the GPU does not report the value."""
+    """Return the number in a column, in NVML's unit; None if the GPU does not report the value."""
     text = row.get(column, "")
     if text in WORDS:
         return int(WORDS[text])
@@ -112,7 +112,7 @@ def prepare(device, recording):
 
 
 def measured(driver, recording):
-    """Collected values of the recorded GPU, by device and metric."""
+    """Return the collected values of the recorded GPU, by device and metric."""
     prepare(driver.devices[0], recording)
     look = Bench(driver).look()
     found: dict[str, dict[str, float]] = {}
@@ -133,7 +133,7 @@ def test_a_recorded_gpu_gives_its_golden_output(gpu, name):
     found = measured(gpu, RECORDED[name])
     assert found == json.loads(EXPECTED.read_text())[name]
     whole, row = found["gpu0"], RECORDED[name]["row"]
-    for one in FIELDS:  # the comparison with nvidia-smi that a real machine runs, here without tolerances
+    for one in FIELDS:  # the comparison with nvidia-smi that a real machine runs, without tolerances
         shown = number_of(re.sub(r"(?<=\d) \S+$", "", row.get(one.field, "")))
         if one.field == PROCESSES:
             continue
@@ -147,7 +147,7 @@ def test_a_recorded_gpu_gives_its_golden_output(gpu, name):
 
 
 def instances_of(recording):
-    """Names of the MIG instances by nvidia-smi's numbers."""
+    """Return the names of the MIG instances by nvidia-smi's numbers."""
     return {f"gpu0:{group}{f':{place}' if place else ''}" for group, place, *_ in recording["instances"]}
 
 

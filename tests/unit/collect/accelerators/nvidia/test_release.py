@@ -1,4 +1,4 @@
-"""A driver that is released on request: nothing of it is open, and it is measured again later."""
+"""Tests of releasing the driver on request: no handle stays open, and measuring resumes later."""
 
 from functools import partial
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Events about the states of GPUs, and the jobs that they name."""
+"""Tests of events about the states of GPUs, and of the jobs that the events name."""
 
 import pytest
 from tests.support.nvml import Call
@@ -100,7 +100,7 @@ def test_a_lost_device_is_the_jobs_until_its_processes_end(bench):
 
 
 def test_a_run_that_may_open_some_devices_has_those(driver):
-    """Slurm's ConstrainDevices: the count is 8, and CUDA numbers those that may be opened from 0."""
+    """Slurm's ConstrainDevices: the count is 8, and CUDA numbers the permitted devices from 0."""
     for number in (0, 1, 2, 4, 6, 7):
         driver.devices[number].fail(4, Call.HANDLE)
     bench = Bench(driver, alone=True)

@@ -1,4 +1,4 @@
-"""Which GPUs the variables of a process name: CUDA's documented rules, and those that PyTorch found in its driver."""
+"""Tests of the GPUs that a process's variables name: CUDA's documented rules, and rules that PyTorch found."""
 
 from itertools import takewhile
 
@@ -31,7 +31,7 @@ def visible(text, devices=GPUS, permitted=None, variable="CUDA_VISIBLE_DEVICES",
         ("0,2,-1,1", [0, 2]),
         ("2,-1,3", [2]),
         ("GPU-9e8d35e3", [1]),
-        # https://github.com/pytorch/pytorch/blob/main/test/test_cuda.py: what its authors saw a driver do.
+        # https://github.com/pytorch/pytorch/blob/main/test/test_cuda.py: its authors observed this in a driver.
         ("1gpu2,2ampere", [1, 2]),
         ("0, 1, 2, -1, 3", [0, 1, 2]),
         ("0, 1, 2, 1", []),
@@ -47,7 +47,7 @@ def visible(text, devices=GPUS, permitted=None, variable="CUDA_VISIBLE_DEVICES",
         ("GPU-9e8d35e3,GPU-47,GPU-9e8d35e3", []),
         ("MIG-89c850dc-e56a-55eb-8a8b-d4d2f1d6c1f2", []),
         ("MIG-GPU-9e8d35e3-a134-0fdd-0e01-23811fdbd293/1/0", []),
-        # The same device by two abbreviations, ends, and spaces.
+        # The same device by two abbreviations, entries that end the list, and spaces.
         ("GPU-9e8d35e3,GPU-9e", []),
         ("GPU-", []),
         ("8", []),
@@ -134,7 +134,7 @@ SPLIT = [*GPUS, part(1, 3, 0, 0), part(1, 5, 0, 1), part(1, 5, 1, 2)]
     [
         ("MIG-13000000-aaaa-bbbb-cccc-0123456789ab", [110]),
         ("MIG-1510", [112]),
-        ("MIG-15", []),  # of two instances
+        ("MIG-15", []),  # the variable names two instances
         ("MIG-13,MIG-1510", [110]),  # CUDA shows one instance
         (f"MIG-GPU-{UUIDS[1]}-a134-0fdd-0e01-23811fdbd293/5/1", [112]),
         (f"MIG-GPU-{UUIDS[1]}-a134-0fdd-0e01-23811fdbd293/4/0", []),

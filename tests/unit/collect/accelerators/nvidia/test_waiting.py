@@ -1,4 +1,4 @@
-"""Calls of NVML that block or answer late. The other devices are measured meanwhile."""
+"""Tests of NVML calls that block or answer late, while the other devices are measured."""
 
 from threading import Thread
 
@@ -12,7 +12,7 @@ from jobmeter.model.device import DeviceState
 from jobmeter.model.time import MINUTE
 
 BLOCKING = sorted(set(Call) - {Call.MEMORY, Call.PROCESS_LIST_V2, Call.MPS_LIST_V2, Call.EVENT_TYPES, Call.REGISTER})
-"""Calls that may block a collection. Calls of old drivers alone, and of the event thread, are left out."""
+"""Calls that may block a collection, without the calls of old drivers and of the event thread."""
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def bench(driver):
 
 
 def is_profiled(bench, numbers):
-    """True when a look has GPM values, power and slow values of these devices and of no other one."""
+    """Return True if a collection has GPM, power and throttle values of exactly these devices."""
     look = bench.look(bench.now_ms + MINUTE)
     metrics = ("gpu.power", "gpu.sm.active", "gpu.ecc.corrected", "gpu.process.utilization")
     return all(sorted(key[1] for key in look if key[0] == one) == [f"gpu{n}" for n in numbers] for one in metrics)
@@ -35,7 +35,7 @@ def test_a_call_that_blocks_holds_up_no_other_device(driver, call):
         one.run((7, 1))
         one.account(on=True)
     bench.look()
-    bench.members.end(50, member("j"))  # its use of each device is looked up
+    bench.members.end(50, member("j"))  # the collector looks up how the process uses each device
     if call in {*OPENING, Call.GPM_SUPPORT}:
         driver.devices[3].fail(15)
         bench.look()
@@ -54,7 +54,7 @@ def test_a_call_that_blocks_holds_up_no_other_device(driver, call):
 
 
 def test_a_device_that_always_answers_late_is_reported_as_hanging(driver):
-    """Each call returns, but after the deadline. The state of the device must show that."""
+    """Each call returns after the deadline, and the state of the device must show that."""
     bench = Bench(driver, patience=SECONDS)
     bench.look()
     found = []
@@ -99,7 +99,7 @@ def test_an_opening_that_blocks_is_waited_for_once_and_shown(driver, tmp_path):
 
 
 def test_the_library_is_not_closed_under_a_call_of_another_thread(bench):
-    """The checks of a node read devices beside the collector: an unloaded library would end the process."""
+    """A node's checks read devices beside the collector: unloading the library would end the process."""
     bench.look()
     found: list[object] = []
     one = bench.collector.devices[0]

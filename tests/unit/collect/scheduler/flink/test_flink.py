@@ -1,4 +1,4 @@
-"""The collector of Flink on answers that a real job manager of version 1.20.5 gave (``recorded/``)."""
+"""Tests of the collector of Flink on answers of a real job manager of version 1.20.5 (``recorded/``)."""
 
 import json
 import threading
@@ -29,7 +29,7 @@ IDS = {job["name"]: job["jid"] for job in RECORDED["/jobs/overview"]["jobs"]}
 
 
 class Recording(FlinkRest):
-    """A job manager with recorded answers, some replaced; it counts its requests."""
+    """Job manager with recorded answers, some of them replaced; it counts its requests."""
 
     def __init__(self, most_requests: int = 500) -> None:
         super().__init__("http://127.0.0.1:1", most_requests)
@@ -65,14 +65,14 @@ class Recording(FlinkRest):
         return found
 
     def change(self, name: str, state: str, at_ms: int, end_ms: int = -1) -> None:
-        """The job is in another state since then."""
+        """Set the job to another state since a time."""
         change = {"state": state, "end-time": end_ms, "last-modification": at_ms}
         self.job(name).update(change)
         self.answers[f"/jobs/{IDS[name]}"].update(change)
 
 
 def polled(cluster: FlinkCluster, now_ms: int = NOW) -> dict[str, Any]:
-    """The new records by the names of their jobs."""
+    """Poll. Return the new records by job name."""
     names = {job: name for name, job in IDS.items()}
     return {names[record.job_id]: record for record in cluster.poll(now_ms).jobs}
 
@@ -146,7 +146,7 @@ def test_every_metric_is_one_of_the_catalogue_and_of_its_subtask() -> None:
     assert values["flink.checkpoints"] == [float(job["totalNumberOfCheckpoints"])]
     heap = RECORDED[f"/taskmanagers/{TM}/metrics"]["Status.JVM.Memory.Heap.Used"]
     assert values["flink.Status.JVM.Memory.Heap.Used"] == [float(heap)]
-    # Three jobs share the task manager: nobody's CPU time is told as theirs. No source here counts its bytes.
+    # Three jobs share the task manager, so none of them gets its CPU time. No source here counts its bytes.
     assert not {"cpu.time", "flink.inBps.rate", "flink.delay"} & values.keys()
     (subtask,) = {one.series.replica for one in samples if one.series.metric == "flink.tps.rate"}
     assert subtask == TM
@@ -275,7 +275,7 @@ def test_a_sink_that_counts_has_what_it_sent_and_markers_are_joined() -> None:
 
 @contextmanager
 def serving(status: int, body: bytes) -> Iterator[tuple[str, list[str]]]:
-    """A server with one answer for everything; its address and the requested paths."""
+    """Yield a server with one answer for every path: its address and the requested paths."""
     asked: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):

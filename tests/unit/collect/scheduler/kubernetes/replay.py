@@ -1,4 +1,4 @@
-"""A small HTTP server that answers as the recorded API server did: an empty list, then the recorded events."""
+"""Small HTTP server that answers like the recorded API server: an empty list, then the recorded events."""
 
 import json
 import threading
@@ -13,12 +13,12 @@ PATHS = {"/api/v1/pods": "pods", "/apis/batch/v1/jobs": "jobs", "/apis/apps/v1/r
 
 
 def recorded(name: str) -> list[bytes]:
-    """The recorded events of one kind, one a line."""
+    """Return the recorded events of one kind, one a line."""
     return (RECORDED / f"{name}.jsonl").read_bytes().splitlines()
 
 
 class Replay(ThreadingHTTPServer):
-    """``events`` are those of each path; ``gone`` are versions that are refused with 410. ``port`` 0: any."""
+    """Replaying server; ``events`` are by path; ``gone`` are versions that it refuses with 410. ``port`` 0: any."""
 
     daemon_threads = True
 
@@ -59,7 +59,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_response(200)
             self.end_headers()
             if query["resourceVersion"] == ["1"]:
-                # In pieces that do not end where lines do.
+                # In pieces that do not end at line ends.
                 body = b"\n".join(self.server.events[parts.path]) + b"\n"
                 for first in range(0, len(body), 10_000):
                     self.wfile.write(body[first : first + 10_000])
@@ -78,7 +78,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def replaying(server: Replay) -> Iterator[Replay]:
-    """The server while it answers."""
+    """Run the server inside the block."""
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:

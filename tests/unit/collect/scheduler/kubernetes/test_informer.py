@@ -1,4 +1,4 @@
-"""An informer of an API server that fails in every way: how often it tries, what it says, what it still reads."""
+"""Tests of an informer whose API server fails in every way: retries, log messages, and events that are still read."""
 
 import json
 import logging
@@ -27,7 +27,7 @@ def named(name: str, **spec: Any) -> dict[str, Any]:
 
 
 class Scripted(HttpApi):
-    """Does what the test says at each list and each watch; without that a watch ends in order after a minute."""
+    """API server that runs the test's script at each list and watch; the default watch ends in order after a minute."""
 
     def __init__(self, clock: SetClock) -> None:
         self.clock = clock
@@ -51,7 +51,7 @@ class Scripted(HttpApi):
 
 
 class Informed:
-    """An informer whose waits take no time: ``tries`` makes so many attempts and returns the wait after each."""
+    """Informer whose waits take no time: ``tries`` makes ``count`` attempts and returns the wait after each."""
 
     def __init__(self, kind: type[Any] = Workload, *, optional: bool = True) -> None:
         self.clock = SetClock()
@@ -79,7 +79,7 @@ def fail(error: Exception) -> Callable[[], Any]:
 
 
 def broken(*lines: bytes, error: Exception = AWAY, after_ms: int = 0) -> Callable[[], Iterator[bytes]]:
-    """A watch that gives these lines and then breaks off."""
+    """Return a watch that gives these lines and then breaks off."""
 
     def watching() -> Iterator[bytes]:
         yield from lines
@@ -89,7 +89,7 @@ def broken(*lines: bytes, error: Exception = AWAY, after_ms: int = 0) -> Callabl
 
 
 def grows(waits: list[float], first: float = 1.0, longest: float = 60.0) -> bool:
-    """Whether each wait is between half and all of what doubles up to the longest."""
+    """Return True if each wait is between half and all of a delay that doubles up to the longest."""
     whole = [min(first * 2**number, longest) for number in range(len(waits))]
     return all(one / 2 <= wait <= one for one, wait in zip(whole, waits, strict=True))
 
@@ -157,7 +157,7 @@ def test_the_problem_lasts_until_the_server_answers() -> None:
 
     one.api.on_watch = answering
     one.tries(1)
-    # It is over as soon as the watch is accepted, which may bring no event for minutes.
+    # The outage ends with the accepted watch, which may bring no event for minutes.
     assert (during, one.informer.problem) == ([""], "")
 
 
@@ -192,7 +192,7 @@ def test_an_unexpected_error_is_a_problem_and_the_informer_goes_on(
 
 
 def test_a_thread_survives_what_kills_a_watch() -> None:
-    """The same on its own thread."""
+    """The informer runs on its own thread here."""
     one = Informed()
     failed, over = threading.Event(), threading.Event()
 

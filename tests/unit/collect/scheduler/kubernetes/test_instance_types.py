@@ -1,4 +1,4 @@
-"""The instance type of a job is that of the pods that do its work, in whatever order they arrive."""
+"""Tests of the instance type of a job: the type of the pods that do its work, in any order of arrival."""
 
 from typing import Any
 
@@ -64,7 +64,7 @@ def test_pods_that_come_one_after_the_other_end_with_the_same(pods: list[dict[st
 
 
 def specified(**roles: Any) -> ObjectChange[Workload]:
-    """An MPIJob whose specification says what its pods request."""
+    """Return an MPIJob whose specification says what its pods request."""
     found = owned("MPIJob", "top")
     assert found.found is not None
     found.found.spec["mpiReplicaSpecs"] = {
@@ -75,7 +75,7 @@ def specified(**roles: Any) -> ObjectChange[Workload]:
 
 
 def test_workers_that_are_gone_count_as_their_owner_specified_them() -> None:
-    """The operator deletes them at the end of the job, and the watcher may begin later."""
+    """The operator deletes them at the end of the job, and the watcher may start later."""
     assert reported([PODS[0]], specified(Launcher=SMALL, Worker=LARGE)).instance_type == OF_LARGE
 
 
@@ -92,7 +92,7 @@ def test_a_job_of_coordinators_has_their_type(odd: Any) -> None:
 
 
 def test_a_replacement_counts_instead_of_what_it_replaces() -> None:
-    """One worker that failed and came again with more memory."""
+    """A worker failed and was replaced by one with more memory."""
     first, second = (requesting(f"w{number}", "worker", {"memory": f"{number}Gi"}) for number in (2, 1))
     for one in (first, second):
         one["metadata"]["labels"]["training.kubeflow.org/replica-index"] = "0"

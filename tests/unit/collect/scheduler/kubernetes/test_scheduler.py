@@ -1,4 +1,4 @@
-"""``jobmeter scheduler kubernetes`` on recorded answers of a real API server; see recorded/README.md."""
+"""Tests of ``jobmeter scheduler kubernetes`` on recorded answers of a real API server; see recorded/README.md."""
 
 import json
 import threading
@@ -28,7 +28,7 @@ BATCH = next(kind for kind in KINDS if kind.path == "apis/batch/v1/jobs")
 
 
 class Together:
-    """Jobs as their records make them, one over the other."""
+    """Jobs merged from their records, later ones over earlier ones."""
 
     def __init__(self) -> None:
         self.jobs: dict[str, JobRecord] = {}
@@ -48,7 +48,7 @@ class Together:
 
 
 class Fed(Informer[Any]):
-    """A feed whose changes a test gives."""
+    """Feed whose changes a test sets."""
 
     def __init__(self, *changes: ObjectChange[Any]) -> None:
         self.changes = list(changes)
@@ -69,7 +69,7 @@ class Fed(Informer[Any]):
 
 
 def pods() -> list[ObjectChange[PodObject]]:
-    """The recorded events of pods."""
+    """Return the recorded events of pods."""
     events = [json.loads(line) for line in recorded("pods")]
     return [
         ObjectChange(event["object"]["metadata"]["uid"], msgspec.convert(event["object"], PodObject))
@@ -121,7 +121,7 @@ RECORDED = {
 
 
 def complete(reported: Together) -> bool:
-    """Whether every recorded job is reported in its last state, with that many attempts in theirs."""
+    """Return True if every recorded job is reported in its last state, with the recorded number of attempts in it."""
     found = {
         name: (str(job.state), sum(one[2] == str(job.state) for one in reported.attempts(name)))
         for name, job in reported.jobs.items()
@@ -154,7 +154,7 @@ def test_recorded_jobs_are_reported_as_the_api_server_has_them(tmp_path: Path) -
     assert oom.labels is not None
     assert oom.labels.items() >= {"namespace": "default", "requested.cpus": "0.2", "team": "t", "cluster": "c"}.items()
     assert isinstance(reported.replicas["oom", "worker-0", 0].end, int)
-    # Asked for once: one list and one watch for each kind, with bookmarks.
+    # The server got one list and one watch request for each kind, with bookmarks.
     watches = [query for path, query in replay.asked if path == "/api/v1/pods" and "watch" in query]
     assert [query["allowWatchBookmarks"] for query in watches] == [["true"]]
     assert len([path for path, query in replay.asked if path == "/api/v1/pods" and "watch" not in query]) == 1
@@ -204,7 +204,7 @@ def test_a_restart_goes_on_with_the_same_names_and_attempts(tmp_path: Path) -> N
     second = KubernetesScheduler("c", Fed(*long), [(BATCH, Fed(*workloads()))], state=tmp_path)
     after = Together().take(second.poll(NOW).jobs)
     assert after.attempts("long") == before.attempts("long")
-    # What the cluster has no more ended, and nobody saw how.
+    # Jobs that the cluster no longer has, and whose end was not observed.
     assert str(after.jobs["web"].state) == "Unknown"
     assert after.attempts("web") == [("worker-0", 0, "Unknown", None, ""), ("worker-1", 0, "Unknown", None, "")]
 
@@ -304,7 +304,7 @@ CONDITION = {"status": "True", "lastTransitionTime": "2026-11-22T19:10:00Z"}
 def test_a_chain_of_owners_is_one_job(
     path: str, chain: list[tuple[str, str]], labels: dict[str, str], replica: str, status: Any, state: str
 ) -> None:
-    """Written after the documents of each controller: none of them runs in the tests."""
+    """The test follows each controller's documents, because the tests run none of the controllers."""
     middle = [(kind_of(f"/{one[0].lower()}s"), Fed(owned(*one, above=above))) for one, above in pairwise(chain)]
     top = owned(*chain[-1], **status)
     scheduler = KubernetesScheduler(
@@ -389,7 +389,7 @@ def test_quantities(text: str, number: float | None) -> None:
 
 
 class Numbered(HttpApi):
-    """An API server with many objects, and a watch that gives each of them again."""
+    """API server with many objects, and a watch that gives each of them again."""
 
     def __init__(self, count: int) -> None:
         self._items = [{"metadata": {"uid": f"u{number}", "resourceVersion": str(number)}} for number in range(count)]
@@ -424,7 +424,7 @@ def test_a_list_longer_than_the_queue_is_taken_whole_and_a_watch_waits_for_room(
 
 
 class CutOff(Numbered):
-    """An API server that gives only the first page of its first three lists, and no version to watch from."""
+    """API server that gives only the first page of its first three lists, and no version to watch from."""
 
     lists = 0
 
@@ -440,7 +440,7 @@ class CutOff(Numbered):
 
 
 class Attempts(threading.Event):
-    """Waits without waiting, and stops after six attempts; no change is found after the first three."""
+    """Stop event that skips the waits and stops after six attempts; the feed changes in the first three alone."""
 
     count = 0
 
@@ -457,7 +457,7 @@ class Attempts(threading.Event):
 def test_incomplete_and_superseded_lists_are_discarded() -> None:
     watching = Informer(CutOff(5), "api/v1/pods", PodObject, optional=False)
     watching.stopping = Attempts(watching)
-    # After three incomplete lists complete ones come, and nobody takes the first two.
+    # Complete lists follow the three incomplete ones, and the first two of these are never taken.
     watching.run()
     *listed, end = watching.take()
     assert [change.uid for change in listed] == ["u0", "u1", "u2", "u3", "u4"]
@@ -465,7 +465,7 @@ def test_incomplete_and_superseded_lists_are_discarded() -> None:
 
 
 def scheduled(pod: dict[str, Any], status: str = "True") -> dict[str, Any]:
-    """The pod with a condition that says when the scheduler gave it a node."""
+    """Return the pod with a condition that says when the scheduler gave it a node."""
     condition = {"type": "PodScheduled", "status": status, "lastTransitionTime": "2026-11-22T18:50:00Z"}
     return {**pod, "status": {**pod["status"], "conditions": [condition]}}
 

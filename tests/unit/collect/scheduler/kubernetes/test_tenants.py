@@ -1,4 +1,4 @@
-"""Two namespaces whose objects name each other as owners: no pod becomes a replica of a job in the other namespace."""
+"""Tests of two namespaces whose objects name each other as owners: no pod becomes a replica of a foreign job."""
 
 import uuid
 from collections.abc import Callable
@@ -23,7 +23,7 @@ KINDS = {"Job": JOB, "ReplicaSet": SET, "JobSet": JOB_SET}
 VERSIONS = {"Job": "batch/v1", "ReplicaSet": "apps/v1", "JobSet": "jobset.x-k8s.io/v1alpha2", "Deployment": "apps/v1"}
 STEP_MS = 10_000
 SETTLED = 6
-"""Polls after which nothing waits any longer."""
+"""Polls after which the scheduler holds nothing back."""
 
 
 def uid_of(number: int) -> str:
@@ -31,7 +31,7 @@ def uid_of(number: int) -> str:
 
 
 class Cluster:
-    """Objects as an API server has them, sent to a scheduler in any order."""
+    """Objects of an API server, sent to a scheduler in any order."""
 
     def __init__(self, state: Path, *, by_namespace: bool = False, namespaces: frozenset[str] = frozenset()) -> None:
         self.objects: dict[str, dict[str, Any]] = {}
@@ -43,7 +43,7 @@ class Cluster:
         self.restart()
 
     def restart(self) -> None:
-        """A new watcher, with what the last one saved; it lists all objects."""
+        """Start a new watcher from the saved state of the last one; it lists all objects."""
         self._pods = Fed()
         self._owners = {name: Fed() for name in KINDS}
         owners = [(KINDS[name], feed) for name, feed in self._owners.items()]
@@ -52,7 +52,7 @@ class Cluster:
             self.list(name)
 
     def send(self, found: dict[str, Any]) -> None:
-        """An object is created or changed."""
+        """Send the creation or change of an object."""
         self.objects[found["metadata"]["uid"]] = found
         self._feed(found["kind"]).changes.append(_change(found))
 
@@ -61,7 +61,7 @@ class Cluster:
         self._feed(found["kind"]).changes.append(ObjectChange(uid, None))
 
     def list(self, kind: str) -> None:
-        """Everything of a kind is listed again."""
+        """List everything of a kind again."""
         mine = [one for one in self.objects.values() if one["kind"] == kind]
         end: ObjectChange[Any] = ObjectChange("", None, frozenset(one["metadata"]["uid"] for one in mine))
         self._feed(kind).changes = [*map(_change, mine), end]
@@ -70,7 +70,7 @@ class Cluster:
         self._now += STEP_MS
         for record in self._scheduler.poll(self._now).jobs:
             key = record.project or "", record.job_id
-            # The record of a job that ended while nobody watched names its id alone.
+            # The record of a job that ended without a watcher has only its id.
             namespace = record.workspace or self.records[key].workspace or ""
             if record.workspace:
                 self.records[key] = record
@@ -92,7 +92,7 @@ def reference(kind: str, name: str, uid: str) -> dict[str, Any]:
 
 
 def real_chain(objects: dict[str, dict[str, Any]], one: dict[str, Any]) -> list[dict[str, Any]]:
-    """The object and its owners, by the definition: each owner exists in the namespace, with that uid and kind."""
+    """Return the object and its owners by definition: each owner exists in the namespace, with its uid and kind."""
     chain = [one]
     while references := chain[-1]["metadata"]["ownerReferences"]:
         above = objects.get(references[0]["uid"])
@@ -111,11 +111,11 @@ STATIC = ("0123456789abcdef" * 2, "fedcba9876543210" * 2)
 
 @st.composite
 def object_of(draw: st.DrawFn, number: int, count: int) -> dict[str, Any]:
-    """An object whose owner may be any of all objects, under any kind and in any namespace."""
+    """Draw an object whose owner may be any other object, under any kind and in any namespace."""
     kind = draw(st.sampled_from(["Pod", "Pod", *KINDS]))
     uid, name = uid_of(number), draw(st.sampled_from(NAMES))
     found = pod(f"{name}-{number}" if kind == "Pod" else name)
-    # An object owned by a later one could be part of a circle.
+    # An object owned by a later one could be part of a cycle.
     owner = draw(st.none() | st.integers(number + 1, count + 1))
     references = []
     if owner is not None:
@@ -165,12 +165,12 @@ def test_no_pod_is_in_a_job_of_another_namespace(
             if by_namespace:
                 assert project == namespace
     assert all(len(namespaces) == 1 for namespaces in own.values()), own
-    # An id by which agents report pods of unknown jobs is no job's.
+    # An id by which agents report pods of unknown jobs belongs to no job.
     assert not any(job == f"pod-{uid}" for uid in map(uid_of, range(10)) for _, job in own)
     for uid, one in pods.items():
         chain = real_chain(cluster.objects, one)
         labels = [cluster.records[project, job].labels or {} for project, job, _ in cluster.job_of.get(uid, ())]
-        # An owner that comes long after its pod is too late; one of a kind that is not watched is believed.
+        # An owner that arrives long after its pod is too late; an owner of an unwatched kind is trusted.
         allowed = {two["metadata"]["uid"] for two in (chain if any(steps) else chain[-1:])}
         allowed |= {two["uid"] for two in chain[-1]["metadata"]["ownerReferences"] if two["kind"] == "Deployment"}
         assert {one["kubernetes.uid"] for one in labels} <= allowed
@@ -180,7 +180,7 @@ JOBS = {"victim": reference("Job", "victim", uid_of(0))}
 
 
 def victim() -> dict[str, Any]:
-    """A Job in namespace ``a``."""
+    """Return a Job in namespace ``a``."""
     metadata = {"name": "victim", "namespace": "a", "uid": uid_of(0), "ownerReferences": [], "labels": {"team": "a"}}
     return {"kind": "Job", "metadata": metadata}
 
@@ -237,7 +237,7 @@ def test_many_deletions_in_one_poll_do_not_use_up_the_patience(tmp_path: Path) -
 
 
 def mirror(namespace: str, number: int, digest: str, node: str = "n1", **annotations: str) -> dict[str, Any]:
-    """A static pod's mirror as a kubelet creates it."""
+    """Return a static pod's mirror as a kubelet creates it."""
     found = pod_in(namespace, number, reference("Node", node, uid_of(90)), mirror=digest, hash=digest, source="file")
     found["metadata"]["annotations"] |= {f"kubernetes.io/config.{name}": value for name, value in annotations.items()}
     found["metadata"]["name"] = f"etcd{number}-n1"
@@ -245,7 +245,7 @@ def mirror(namespace: str, number: int, digest: str, node: str = "n1", **annotat
 
 
 def replicas(cluster: Cluster, *namespaces: str) -> list[ReplicaRecord]:
-    """The replicas of the last record of each job, of all namespaces or of these."""
+    """Return the replicas of the last record of each job, in all namespaces or in these."""
     found = [one for one in cluster.records.values() if not namespaces or one.workspace in namespaces]
     return [one for record in found for one in record.replicas if isinstance(one, ReplicaRecord)]
 

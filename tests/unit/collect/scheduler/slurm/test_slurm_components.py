@@ -1,4 +1,4 @@
-"""Components of heterogeneous Slurm jobs: which tasks each of them has, by the rank that the tasks themselves have."""
+"""Tests of heterogeneous Slurm jobs: tasks are matched to components by the ranks that the tasks have."""
 
 from dataclasses import replace
 from itertools import accumulate
@@ -18,7 +18,7 @@ LEADER = 100
 
 
 def row(number: int, label: str, step: str = "", **fields: Any) -> str:
-    """A line of ``sacct``: an allocation, or a step of it."""
+    """Return a line of ``sacct``: an allocation, or a step of it."""
     ending = f".{step}" if step else ""
     times = {"submit": "1795375000", "start": "1795375100", "end": "Unknown"}
     values = {"jobidraw": f"{number}{ending}", "jobid": f"{label}{ending}", "jobname": "het", "user": "u", **times}
@@ -27,7 +27,7 @@ def row(number: int, label: str, step: str = "", **fields: Any) -> str:
 
 
 def table(steps: dict[str, list[int]], components: int) -> str:
-    """What ``sacct`` says of a heterogeneous job: ``steps`` gives the tasks that each step has in each component."""
+    """Return the ``sacct`` output of a heterogeneous job: ``steps`` gives the tasks of each step in each component."""
     lines = []
     for place in range(components):
         number, label, node = LEADER + place, f"{LEADER}+{place}", f"n{place}"
@@ -43,7 +43,7 @@ def table(steps: dict[str, list[int]], components: int) -> str:
 
 
 def queue(components: int, **fields: Any) -> list[SlurmJob]:
-    """The same jobs as the controller has them: without steps."""
+    """Return the jobs of ``table`` as the controller lists them, without steps."""
     return [
         SlurmJob(
             number=LEADER + place,
@@ -58,7 +58,7 @@ def queue(components: int, **fields: Any) -> list[SlurmJob]:
 
 
 def replicas(jobs: list[JobRecord]) -> dict[int, dict[str, tuple[int | None, str]]]:
-    """By job, the rank and node of each replica."""
+    """Return the rank and node of each replica, by job."""
     found: dict[int, dict[str, tuple[int | None, str]]] = {}
     for job in jobs:
         mine = found.setdefault(int(job.job_id), {})
@@ -80,7 +80,7 @@ def test_a_component_has_the_tasks_that_its_steps_have(steps: dict[str, list[int
     scheduler = SlurmScheduler("c", lambda: queue(components), database)
     found = replicas(scheduler.poll(NOW).jobs)
     for place in range(components):
-        # As SLURM_PROCID counts them: on from one component to the next, from 0 in each step.
+        # SLURM_PROCID counts on from one component to the next, and from 0 in each step.
         ranks = {0} if place == 0 else set()
         for tasks in steps.values():
             first = [0, *accumulate(tasks)][place]
@@ -98,7 +98,7 @@ def test_a_component_without_steps_has_no_task(accounting: bool) -> None:
 
 
 def test_the_ranks_are_those_of_the_steps_of_one_time() -> None:
-    """The first component is accounted with its script alone, before a step begins that spans both."""
+    """Accounting has only the script of the first component before a step starts that spans both."""
     texts = [table({}, 2), table({"0": [2, 3]}, 2)]
     asked: list[list[int]] = []
 

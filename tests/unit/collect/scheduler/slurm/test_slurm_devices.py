@@ -1,4 +1,4 @@
-"""Which GPUs jobs have by ``scontrol``: one command for all that are new. Lines as Slurm 22.05 prints them."""
+"""Tests of jobs' GPUs by ``scontrol``: one command for all new jobs, with lines as Slurm 22.05 prints them."""
 
 from pathlib import Path
 
@@ -30,7 +30,7 @@ def job(number: int) -> SlurmJob:
 
 
 class Scontrol:
-    """A program in scontrol's place, which prints these lines and notes with what it was called."""
+    """Replacement of scontrol, which prints these lines and records its arguments."""
 
     def __init__(self, folder: Path, *lines: str) -> None:
         self.path, self.calls, self._lines = folder / "scontrol", folder / "calls", folder / "lines"
@@ -81,7 +81,7 @@ def test_unknown_gpus_are_queried_again_less_and_less_often(tmp_path: Path, fail
 
 
 def test_the_words_of_a_user_name_no_devices() -> None:
-    """A job's name may be anything, a whole line of another job's among it."""
+    """A job's name is any text, possibly a whole line of another job."""
     forged = "JOB_GRES=gpu:h200:1 Nodes=n9 CPU_IDs=0 Mem=1 GRES=gpu:h200:1(IDX:7)"
     assert parse_details([line(1, name=f"x {forged}")]) == {1: {"n1": (0, 1), "n2": (0, 1)}}
     text = "\n".join([line(7), line(1, name=f"x\n{line(7, gpus='3')}")])

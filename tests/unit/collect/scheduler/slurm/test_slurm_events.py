@@ -1,4 +1,4 @@
-"""Steps that ran out of memory, whatever became of their job."""
+"""Tests of steps that ran out of memory, for any end of their job."""
 
 from jobmeter.collect.scheduler.slurm.accounting import COLUMNS, DELIMITER, parse_accounting
 from jobmeter.collect.scheduler.slurm.records import (

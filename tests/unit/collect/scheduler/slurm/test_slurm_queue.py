@@ -1,4 +1,4 @@
-"""``squeue --json`` of Slurm 22.05 and 26.05, recorded of the same job by ``machines/record.py``, as facts."""
+"""Tests of ``squeue --json`` of Slurm 22.05 and 26.05, recorded from the same job by ``machines/record.py``."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ VERSIONS = ("22.05", "26.05")
 
 
 def answer(version: str, **fields: Any) -> bytes:
-    """What that version said, with some fields of the job as they would be otherwise."""
+    """Return the recorded answer of that version, with some fields of the job replaced."""
     document = json.loads((RECORDED / f"slurm-{version}-v2-squeue.json").read_text())
     document["jobs"][0].update(fields)
     return json.dumps(document).encode()
@@ -43,7 +43,7 @@ def test_a_running_job_has_the_same_facts_in_every_version(version: str) -> None
 
 
 def number(value: int) -> dict[str, Any]:
-    """A number as Slurm writes it from 23.02 on."""
+    """Return a number in Slurm's format since 23.02."""
     return {"set": True, "infinite": False, "number": value}
 
 

@@ -1,4 +1,4 @@
-"""The token by which slurmrestd knows who asks."""
+"""Tests of the token that authenticates to slurmrestd."""
 
 import base64
 import json
@@ -11,7 +11,7 @@ from jobmeter.errors import UnavailableError
 RECORDED = (
     "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJleHAiOjE3OTUyMjQ5NDQsImlhdCI6MTc5NTIyNDg4NCwic3VuIjoicm9vdCJ9.c2lnbmF0dXJl"
 )
-"""As ``scontrol token`` of Slurm 22.05 makes one, with another signature."""
+"""Token made by ``scontrol token`` of Slurm 22.05, with another signature."""
 
 
 def made(claims):
