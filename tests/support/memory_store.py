@@ -141,7 +141,7 @@ class MemoryStore:
         self._samples: dict[_Key, dict[int, float]] = {}
         self._sorted: dict[_Key, list[tuple[int, float]]] = {}
         self._rollups: dict[tuple[_Key, Tier], list[tuple[int, Bucket]]] = {}
-        self._stale: set[tuple[int, int]] = set()  # Hours whose roll-up lacks samples, as (job key, start of the hour).
+        self._stale: set[tuple[int, int]] = set()  # (job key, start of an hour whose roll-up lacks samples)
         self._until = 0
         self.logs = MemoryLogs()
         self.spans = MemorySpans()
