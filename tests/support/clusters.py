@@ -61,7 +61,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def free_port() -> int:
-    """Return one free port, reserved like those of ``free_ports``."""
+    """Return one free port, reserved as by ``free_ports``."""
     return free_ports(1)[0]
 
 
