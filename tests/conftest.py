@@ -74,7 +74,7 @@ def _no_network() -> "Iterator[None]":
 
 @pytest.fixture(scope="session")
 def chdb_store(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[ClickHouseStore]":
-    """Return the embedded store of this worker process, which can have only one. It contains rows of other tests."""
+    """Yield the embedded store of this worker process, which can have only one. It contains rows of other tests."""
     store = open_store(f"chdb://{tmp_path_factory.mktemp('store') / 'telemetry'}", SystemClock())
     yield cast("ClickHouseStore", store)
     store.close()

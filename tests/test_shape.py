@@ -44,7 +44,7 @@ def test_most_modules_and_functions_are_short():
 
 
 def names(module: Path) -> Iterator[str]:
-    """Return the names of a module, its classes, functions and arguments, without the tests that it contains."""
+    """Yield the names of a module, its classes, functions and arguments, without the tests that it contains."""
     yield module.stem
     for node in named_nodes()[str(module.relative_to(SOURCE))]:
         if isinstance(node, ast.arg):

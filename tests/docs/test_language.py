@@ -27,14 +27,14 @@ _FULL_STOP = re.compile(r"(?<=[.!?])[)\"*_]*\s+(?=\S)")
 
 
 def prose(text: str) -> Iterator[str]:
-    """Return the lines without code, headings and table rows."""
+    """Yield the lines without code, headings and table rows."""
     for line in _CODE.sub("", text).splitlines():
         if not line.lstrip().startswith(("|", "#", "<!--", "![")):
             yield line
 
 
 def blocks(text: str) -> Iterator[str]:
-    """Return paragraphs and list items, each on one line."""
+    """Yield paragraphs and list items, each on one line."""
     block: list[str] = []
     for line in [*prose(text), ""]:
         if block and (not line.strip() or _ITEM.match(line)):

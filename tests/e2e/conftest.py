@@ -44,7 +44,7 @@ Run = Callable[..., CommandResult]
 
 @pytest.fixture(scope="module")
 def reach() -> Iterator[tuple[Api, str]]:
-    """Return the API of the module's server, and its key."""
+    """Yield the API of the module's server, and its key."""
     with run_server() as server:
         yield server.api, server.token
 

@@ -41,7 +41,7 @@ def facts(now):
 
 
 def samples(now):
-    """Return samples as CSV for `jobmeter import`."""
+    """Yield samples as CSV for `jobmeter import`."""
     yield "job_id,replica,node,device,metric,time,value"
     for at in range(now - 40 * MINUTE, now, 15_000):
         for rank in range(RANKS):

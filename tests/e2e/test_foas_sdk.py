@@ -69,7 +69,7 @@ def _jobs(end_ms):
 
 @pytest.fixture(scope="module")
 def ask():
-    """Return a function that sends requests to the SDK, one after the other, in its own process."""
+    """Yield a function that sends requests to the SDK, one after the other, in its own process."""
     command = [PYTHON, SCRIPT]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None

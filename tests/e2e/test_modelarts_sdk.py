@@ -177,7 +177,7 @@ def stored(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def sdk(tmp_path_factory):
-    """Return a function that sends requests to the SDK, one after the other, in its own process."""
+    """Yield a function that sends requests to the SDK, one after the other, in its own process."""
     # The SDK keeps its own id in the home folder.
     environment = {**os.environ, "HOME": str(tmp_path_factory.mktemp("home"))}
     command = [PYTHON, SCRIPT]

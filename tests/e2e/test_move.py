@@ -28,7 +28,7 @@ TRACE = "ab" * 16
 
 @pytest.fixture
 def to() -> Iterator[str]:
-    """Return the address of a ClickHouse server."""
+    """Yield the address of a ClickHouse server."""
     with mortal_nodes(1) as nodes:
         yield f"clickhousedb://127.0.0.1:{nodes[0].own.http}/jobmeter"
 

@@ -16,7 +16,7 @@ SHORT, LONG = 10, 20
 
 
 def samples(now):
-    """Return CSV of two jobs: the first an hour earlier, twice as long and half as busy."""
+    """Yield CSV of two jobs: the first an hour earlier, twice as long and half as busy."""
     yield "job_id,replica,node,device,metric,time,value"
     for job, begin, minutes, busy in (("fast", now - HOUR, SHORT, 0.8), ("slow", now - 2 * HOUR, LONG, 0.4)):
         for at in range(begin, begin + minutes * MINUTE, 15_000):

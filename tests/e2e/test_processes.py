@@ -174,7 +174,7 @@ def test_recorded_requests_have_the_same_answers_from_any_number_of_processes(tm
 
 
 def live(server: ServerProcess, now_ms: int) -> list[str]:
-    """Paths of live questions about the job ``live``, in our own API and in vendor APIs."""
+    """Return paths of live questions about the job ``live``, in our own API and in vendor APIs."""
     start, end = (datetime.fromtimestamp((now_ms - ago) / 1000, UTC).strftime("%FT%TZ") for ago in (600_000, 0))
     query = urlencode(
         {"query": 'jobmeter_gpu_utilization_ratio{job_id="live",project="default"}', "time": now_ms / 1000}

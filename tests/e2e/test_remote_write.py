@@ -181,7 +181,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 
 @pytest.fixture(scope="module", params=SENDERS)
 def remote(request, server, exporter, tmp_path_factory):
-    """Yield (name of the sender, server, number of scrapes) after the sender wrote for some seconds."""
+    """Return (name of the sender, server, number of scrapes) after the sender wrote for some seconds."""
     sender = request.param
     needs(sender)
     endpoint = Endpoint()

@@ -126,7 +126,7 @@ def run(server, data, *words, job, interval="1s"):
 
 @pytest.fixture
 def elsewhere():
-    """Return the files by which a process enters other cgroups, in every hierarchy with cgroups of a run."""
+    """Yield the files by which a process enters other cgroups, in every hierarchy with cgroups of a run."""
     groups = OwnGroups(f"elsewhere-{os.getpid()}", ["worker-0"], Hierarchies())
     yield groups.list_entries("worker-0")
     groups.remove()

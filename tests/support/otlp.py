@@ -87,7 +87,7 @@ def request(resource: dict[str, Any], *made: Any, scope: str = "") -> Any:
 
 
 def points_of(message: Any) -> Sequence[Any]:
-    """Yield every (resource, scope, metric, data point)."""
+    """Return every (resource, scope, metric, data point)."""
     return [
         (part.resource, scoped.scope, one, point)
         for part in message.resource_metrics

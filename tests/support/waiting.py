@@ -42,7 +42,7 @@ async def turn() -> None:
 
 
 async def never(seconds: float = 3_600.0) -> None:
-    """Wait longer than any test. Shorter seconds give a task that a test stops or outlasts."""
+    """Sleep longer than any test, or for ``seconds`` in a task that a test stops or outlasts."""
     await asyncio.sleep(seconds)
 
 

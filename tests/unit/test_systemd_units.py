@@ -21,7 +21,7 @@ EXPOSED = {"jobmeter-agent.service": 35, "jobmeter-server.service": 20}
 
 
 def settings(path):
-    """Yield (name, value) of each line of a unit."""
+    """Return (name, value) of each line of a unit."""
     lines = path.read_text(encoding="utf-8").splitlines()
     return [
         (name, value) for name, equals, value in (line.partition("=") for line in lines if line[:1].isupper()) if equals

@@ -8,7 +8,7 @@ from benchmarks import install
 
 @pytest.fixture
 def machine(monkeypatch, tmp_path):
-    """Return a machine without downloads, without apt's network, and without installed peers."""
+    """Simulate a machine without downloads, without apt's network, and without installed peers."""
     monkeypatch.setattr(install, "CACHE", tmp_path)
     monkeypatch.setattr("benchmarks.install.shutil.which", lambda name: None)
     monkeypatch.setattr(install, "_mirror", lambda: "file:/nowhere")

@@ -65,7 +65,7 @@ def test_marks_are_the_ranks_that_findings_name(seed, rule):
 @given(SEEDS)
 @settings(max_examples=12)
 def test_a_rank_that_stands_out_is_marked_and_no_other(seed):
-    """One device is far below the others, in jobs of any size, sampling and level: visible to anybody on the map."""
+    """A device is far below the others, in jobs of any size, sampling and level: visible to anybody on the map."""
     random = np.random.default_rng(seed)
     made = training(random, draw_shape(random))
     replica, device = made.gpus[int(random.integers(len(made.gpus)))]

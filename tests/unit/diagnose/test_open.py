@@ -120,7 +120,7 @@ def test_what_is_less_bad_than_before_stays_open_until_it_is_over():
 
 
 def test_a_rule_that_is_evaluated_while_jobs_run_can_open_a_finding():
-    """Its evaluation would otherwise have no effect."""
+    """The evaluation of the rule would otherwise have no effect."""
     for rule in list_rules():
         found = [
             one.severity

@@ -18,7 +18,7 @@ KEYS = ("metric", "cluster", "node", "device", "job_id", "replica")
 
 
 def rows_of(samples: list[tuple[Any, ...]]) -> Rows:
-    """Yield rows of (metric, cluster, node, device, job, replica, time, value)."""
+    """Return rows of (metric, cluster, node, device, job, replica, time, value)."""
     names = {}
     for at, column in enumerate(KEYS):
         values = [*sorted({sample[at] for sample in samples}), "unused"]

@@ -112,7 +112,7 @@ def test_a_clock_that_something_lowers_is_not_reported(seed, ranks, interval, wh
 @settings(max_examples=8, deadline=None)
 @given(seeds, st.integers(5, 60))
 def test_an_idle_device_may_lower_its_link(seed, interval):
-    """Devices lower it in pauses of minutes, too."""
+    """A device also lowers its link in pauses of minutes."""
 
     def change(metric, _rank, time, value):
         rests = time // MINUTE % 25 < 6
