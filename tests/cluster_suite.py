@@ -1,6 +1,6 @@
-"""`make test-clusters`: the tests with clusters of others, one part after the other, and what was left out and why.
+"""Runs the tests with clusters of other software part by part, and prints omitted parts with the reason.
 
-``make test-clusters PARTS=slurm,flink`` runs those alone.
+``make test-clusters`` runs all parts, and ``make test-clusters PARTS=slurm,flink`` only the named ones.
 """
 
 import argparse
@@ -29,11 +29,11 @@ _TAG = "localhost/jobmeter:0.1.0"
 
 
 def nothing() -> None:
-    """What a part needs that needs nothing."""
+    """Accept every machine, for parts without requirements."""
 
 
 def fetched_flink() -> None:
-    """As ``needs_flink``; what only has to be fetched, Flink and the vendor's SDK that asks, is fetched first."""
+    """Download Flink and the vendor's SDK if missing, then check like ``needs_flink``."""
     try:
         needs_flink()
     except pytest.skip.Exception:
@@ -49,13 +49,13 @@ def _make(target: str) -> None:
 
 
 def fetched_machine() -> None:
-    """As ``needs_machine``; a kernel that is missing is fetched first."""
+    """Download the kernel if missing, then check like ``needs_machine``."""
     fetch_kernel()
     needs_machine()
 
 
 def needs_image() -> None:
-    """Skip the test that asks, where there is no image, or nothing to run it on."""
+    """Skip the calling test without an image or a program to run it."""
     if shutil.which("podman") is None:
         pytest.skip("podman is not installed (Debian's package podman)")
     if not os.environ.get("JOBMETER_IMAGE"):
@@ -67,14 +67,14 @@ def needs_image() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some test files; ``needs`` skips, in words that say how to get it, where what they need is not there."""
+    """Group of test files. ``needs`` skips with instructions if a requirement is missing."""
 
     name: str
     files: tuple[str, ...]
     needs: Callable[[], None]
 
     def lack(self) -> str:
-        """Why it cannot run here; empty where it can."""
+        """Return the reason why the part cannot run here; empty if it can."""
         try:
             self.needs()
         except pytest.skip.Exception as skipped:
@@ -96,7 +96,7 @@ PARTS = (
 
 
 def run(parts: Sequence[Part]) -> int:
-    """Run what can be run and say what was left out; 1 where a test failed."""
+    """Run the parts that can run, and print the omitted ones. Return 1 if a test failed."""
     messages: list[str] = []
     failed = False
     for part in parts:
@@ -119,7 +119,7 @@ def run(parts: Sequence[Part]) -> int:
 
 
 def outcome(report: Path) -> tuple[int, list[str]]:
-    """How many tests a run made, and why each of the others was skipped; none where it ended before its report."""
+    """Return the number of tests of a run and the reasons of skipped tests; None if it ended before its report."""
     if not report.exists():
         return 0, []
     cases = list(ET.parse(report).iter("testcase"))
@@ -128,7 +128,7 @@ def outcome(report: Path) -> tuple[int, list[str]]:
 
 
 def chosen(names: str) -> list[Part]:
-    """The parts of those names, which have commas between them; all of them for none. Raises ValueError."""
+    """Return the parts with these comma-separated names, or all parts for an empty text. Raises ValueError."""
     wanted = [name.strip() for name in names.split(",") if name.strip()]
     there = [part.name for part in PARTS]
     if unknown := [name for name in wanted if name not in there]:
@@ -137,7 +137,7 @@ def chosen(names: str) -> list[Part]:
 
 
 def main() -> int:
-    """See the module."""
+    """Run the parts of the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--parts", default="", help="those alone, with commas between them")
     try:

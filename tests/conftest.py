@@ -1,4 +1,4 @@
-"""Fixtures for every test."""
+"""Fixtures and pytest hooks of all tests."""
 
 import gc
 import os
@@ -21,25 +21,25 @@ if TYPE_CHECKING:
 
     from jobmeter.store.clickhouse import ClickHouseStore
 
-# How busy the machine is decides no test. Every run tries the same examples, so that a change is judged by what it
-# changed. `make search` looks for new ones: it asks for the profile "search" on pytest's command line.
+# A slow machine must not fail a test. Every run tries the same examples, so that its result depends on the change
+# alone. `make search` looks for new examples with the hypothesis profile "search".
 settings.register_profile("search", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=False)
 settings.register_profile("repeat", settings.get_profile("search"), derandomize=True, database=None)
 settings.register_profile("few", settings.get_profile("repeat"), max_examples=25)
 settings.load_profile("repeat")
 
-# A shell or nohup starts programs in the background with these signals ignored. Programs that tests start and signal
-# would ignore them too.
+# A shell or nohup starts background programs with these signals ignored. Programs that the tests start would inherit
+# that, and ignore the tests' signals.
 for _ignored in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
     if signal.getsignal(_ignored) is signal.SIG_IGN:
         signal.signal(_ignored, signal.default_int_handler if _ignored is signal.SIGINT else signal.SIG_DFL)
 
 
-# Python compiles a module for each process that imports it, unless it may keep the result. That is half of a start.
+# Without this cache Python compiles a module for each process that imports it, which is half of a start.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
-# A collection makes 700,000 objects that live as long as the process. Garbage among them is not worth the search.
+# The collection creates 700,000 objects that live as long as the process. Searching them for garbage is wasteful.
 gc.disable()
 
 _GUARD = Guard()
@@ -61,20 +61,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop() -> None:
-    """Look for garbage from now on, and never among the tests themselves."""
+    """Collect garbage from now on, but exclude the objects of the tests themselves."""
     freeze_objects()
 
 
 @pytest.fixture(autouse=True)
 def _no_network() -> "Iterator[None]":
-    """Fail the test that reached for another machine, also where its code went on after the refusal."""
+    """Fail a test that tried to reach another machine, even if its code ignored the refusal."""
     yield
     assert _GUARD.refused() == []
 
 
 @pytest.fixture(scope="session")
 def chdb_store(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[ClickHouseStore]":
-    """The embedded store of this worker process: a process can have one only. It holds what other tests wrote."""
+    """Yield the embedded store of this worker process, which can have only one. It contains rows of other tests."""
     store = open_store(f"chdb://{tmp_path_factory.mktemp('store') / 'telemetry'}", SystemClock())
     yield cast("ClickHouseStore", store)
     store.close()
@@ -82,13 +82,13 @@ def chdb_store(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[ClickHouse
 
 @pytest.fixture
 def empty_store(chdb_store: "ClickHouseStore") -> "ClickHouseStore":
-    """The embedded store of this worker process, emptied."""
+    """Empty the embedded store of this worker process, and return it."""
     chdb_store.erase()
     return chdb_store
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Report what was not tested here, with what would change that."""
+    """Report which tests were skipped here, and the remedy."""
     reasons = Counter(
         str(report.longrepr[2]).removeprefix("Skipped: ")
         for report in terminalreporter.stats.get("skipped", [])

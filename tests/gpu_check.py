@@ -1,4 +1,4 @@
-"""`make test-gpu`: compares the readings of NVIDIA's GPUs with nvidia-smi, and writes a recording of both.
+"""Compares readings of NVIDIA GPUs with nvidia-smi, and records both: `make test-gpu`.
 
 ``python -m tests.gpu_check --load COMMAND`` compares while a command computes. The status is 0 if all readings agree, 1
 if one differs, and 2 without a GPU or without a reading to compare.
@@ -38,16 +38,16 @@ WORDS = {
     "Drain and Reset": 4.0,
     **{f"P{number}": float(number) for number in range(16)},
 }
-"""Numbers of the words of nvidia-smi: flags, states of the fabric, recovery actions, and P-states."""
+"""Numbers for the words of nvidia-smi: flags, states of the fabric, recovery actions, and P-states."""
 PROCESSES = "compute-apps"
 """Field that this module adds: the number of processes that nvidia-smi lists on the GPU."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """Field of nvidia-smi and its metric: a number times ``scale``.
+    """Field of nvidia-smi, its metric, and the factor ``scale`` between them.
 
-    Readings that agree differ by at most ``most`` or by that share.
+    Readings agree if they differ by at most ``most`` or by that share.
     """
 
     field: str
@@ -109,7 +109,7 @@ FIELDS = (
     ),
     Compared(PROCESSES, "gpu.processes"),
 )
-"""Readings that both give."""
+"""Readings that both sides provide."""
 
 
 class _NoJobs:
@@ -134,7 +134,7 @@ def _ask(tool: str, *words: str) -> list[list[str]]:
 
 
 def read_tool(tool: str) -> list[dict[str, str]]:
-    """Return the fields of each GPU by nvidia-smi, in its order. Fields that its version lacks are left out.
+    """Return nvidia-smi's fields of each GPU in its order, without fields that its version lacks.
 
     Raises OSError if it fails.
     """
@@ -157,7 +157,7 @@ def number_of(text: str) -> float | None:
 
 
 def differences(tool: Sequence[Mapping[str, str]], own: Mapping[tuple[str, str], float]) -> tuple[list[str], int]:
-    """Return a line for each reading that differs, and the number of compared ones. ``own``: by metric and device."""
+    """Return a line for each differing reading, and the number of comparisons. ``own`` is by metric and device."""
     found: list[str] = []
     count = 0
     for index, row in enumerate(tool):
@@ -173,7 +173,7 @@ def differences(tool: Sequence[Mapping[str, str]], own: Mapping[tuple[str, str],
 
 
 def _measured(seconds: float) -> list[dict[tuple[str, str], float]]:
-    """Read all GPUs each second, and return the readings of each look."""
+    """Read all GPUs every second, and return all readings."""
     clock = SystemClock()
     driver = VENDOR.open(clock, Machine(), 30.0)
     names = DeviceNames((VENDOR,), Machine()).get_vendor_names(VENDOR)

@@ -1,4 +1,4 @@
-"""Figures of the source: how large it is, and how much makes a reader stumble. `python -m tests.house` prints them."""
+"""Measures the source: its size, and its obstacles for readers. `python -m tests.house` prints the figures."""
 
 import ast
 import re
@@ -17,12 +17,12 @@ from tests.support.prose import VERBS, faults
 SOURCE = Path(jobmeter.__file__).parent
 UNIT = Path(__file__).parent / "unit"
 CORE = ("model", "query", "store", "registry", "server", "collect")
-"""Packages in which a class name stands for one thing in the whole tree."""
+"""Packages in which a class name has one meaning in the whole tree."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A count of the source; ``bar`` is the highest count that the tests allow, ``target`` the aim."""
+    """Count of the source. The tests allow up to ``bar``; ``target`` is the aim."""
 
     name: str
     count: Callable[[], int]
@@ -63,7 +63,7 @@ def shared_class_names() -> dict[str, list[str]]:
 
 
 def in_core(modules: list[str]) -> bool:
-    """Say if a package of the core is among the places of a name."""
+    """Return True if one of the places of a name is in the core."""
     return any(module.split("/")[0] in CORE for module in modules)
 
 
@@ -107,13 +107,13 @@ def private_accesses() -> int:
 
 
 def names_without_verb() -> list[str]:
-    """Return the public functions and methods whose names begin with no verb, without the listed exceptions."""
+    """Return the public functions and methods whose names begin with no verb, apart from listed exceptions."""
     listed = list_noun_names()
     return [name for name in noun_names() if name not in listed]
 
 
 def noun_names() -> list[str]:
-    """Return the public functions and methods whose names begin with no verb; not those that a call registers."""
+    """Return the public functions and methods whose names begin with no verb, apart from registered ones."""
     found = []
     for module, nodes in named_nodes().items():
         scopes = [node for node in nodes if isinstance(node, ast.Module | ast.ClassDef)]

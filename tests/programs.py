@@ -1,6 +1,6 @@
-"""Programs of others that some tests start: which there are, and `make programs`, which installs what is missing.
+"""Programs that some tests start: the list, and `make programs`, which installs missing ones.
 
-A test without its program is skipped, and the run's summary says so. Nothing but the standard library is imported here.
+The run skips a test without its program, and its summary says so. This module imports only the standard library.
 """
 
 import os
@@ -16,7 +16,7 @@ _PATH = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sb
 
 @dataclass(frozen=True)
 class Program:
-    """A program, Debian's package of it, and files that it needs besides: patterns below ``/``."""
+    """Program, its Debian package, and required files as patterns below ``/``."""
 
     name: str
     package: str
@@ -24,7 +24,10 @@ class Program:
     plugin: bool = False
 
     def find(self) -> str | None:
-        """Where it is; None where it, or a file that it needs, is missing. Of a plug-in there are its files alone."""
+        """Return the path of the program; None if it or a required file is missing.
+
+        A plug-in consists of its files alone.
+        """
         whole = all(any(Path("/").glob(pattern)) for pattern in self.files)
         if self.plugin:
             return next((str(path) for pattern in self.files for path in Path("/").glob(pattern)), None)
@@ -32,12 +35,12 @@ class Program:
 
     @property
     def reason(self) -> str:
-        """Why a test that needs it is skipped."""
+        """Reason for skipping a test that needs the program."""
         return f"{self.name} is not installed (Debian's package {self.package}): make programs"
 
 
 def _go(library: str) -> tuple[str, ...]:
-    """Where Debian has the sources of a library of Go's."""
+    """Return the file pattern of Debian's source package of a Go library."""
     return (f"usr/share/gocode/src/github.com/{library}",)
 
 
@@ -78,14 +81,14 @@ PROGRAMS = {
 
 
 def postgresql() -> Path | None:
-    """The folder of PostgreSQL's programs: Debian keeps them out of the path."""
+    """Return the folder of PostgreSQL's programs, which Debian keeps off the path."""
     places = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
     found = shutil.which("pg_ctl", path=os.pathsep.join((_PATH, *map(str, places))))
     return None if found is None else Path(found).resolve().parent
 
 
 def find(name: str) -> str | None:
-    """Where a program of ``PROGRAMS`` is; None where it is missing."""
+    """Return the path of a program of ``PROGRAMS``; None if it is missing."""
     if name == "pg_ctl":
         folder = postgresql()
         return None if folder is None else str(folder / name)
@@ -93,12 +96,12 @@ def find(name: str) -> str | None:
 
 
 def missing(names: Iterable[str] = PROGRAMS) -> list[Program]:
-    """Those that are not installed."""
+    """Return the programs that are not installed."""
     return [PROGRAMS[name] for name in names if find(name) is None]
 
 
 def main() -> int:
-    """Install what is missing where that is possible, else say how. Gives 1 where something is still missing."""
+    """Install missing programs if possible, else print how. Return 1 if a program is still missing."""
     absent = missing()
     if not absent:
         print("every program that tests start is installed")
@@ -108,7 +111,7 @@ def main() -> int:
     if os.geteuid() or shutil.which("apt-get") is None:
         print(f"missing: {', '.join(program.name for program in absent)}. As root, on Debian: {' '.join(install)}")
         return 1
-    # No package starts a service of its own: tests start what they need.
+    # Prevent packages from starting services: tests start their own.
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
     for command in (["apt-get", "update"], install):
         subprocess.run([*command, "-qq"], check=False, env=environment, stdout=subprocess.DEVNULL)

@@ -1,9 +1,9 @@
-"""`make search`: the property tests over and over with new examples, until the time is over or one of them fails.
+"""Repeats the property tests with new examples until a time limit or a failure: `make search`.
 
-Beside them readers of a shared window look for torn values all the time, unless the tests are named.
+At the same time readers of a shared window look for torn values, unless the command line names tests.
 
-A failing example is printed, and tried first by the next search. When it is mended it becomes an `@example` of its
-test, or a test of its own.
+The search prints a failing example, and the next search tries it first. After the fix it becomes an `@example` of its
+test, or a separate test.
 """
 
 import argparse
@@ -15,7 +15,7 @@ NO_TESTS_COLLECTED = 5
 
 
 def main() -> int:
-    """Returns the status of the first round that fails, else 0. A round that was begun is finished."""
+    """Return the status of the first round that fails, else 0. Every started round is finished."""
     parser = argparse.ArgumentParser(prog="make search", description=__doc__)
     parser.add_argument("--minutes", type=float, default=10.0, help="begin no further round after this long")
     parser.add_argument("paths", nargs="*", default=["tests"], help="the tests: all of them by default")

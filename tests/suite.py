@@ -1,9 +1,9 @@
-"""`make test`: all tests on six processes, then each failed test once more, alone.
+"""Runs all tests on six processes, then each failed test again, alone: `make test`.
 
-Six processes keep two processors busy, as many tests wait: for servers, for browsers, for the end of a lease.
+Six processes keep two processors busy, because many tests wait for servers, browsers or the end of a lease.
 
 Tests start real databases, schedulers and browsers, whose own deadlines pass on a crowded machine. A test that also
-fails alone fails the suite. A test that passes alone is printed, because its dependence on load is a defect to mend.
+fails alone fails the suite. The suite prints a test that passes alone, because its dependence on load is a defect.
 """
 
 import subprocess
@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 MOST_REPEATED = 8
-"""Largest number of failed tests that are run again. A crowded machine does not explain more."""
+"""Largest number of failed tests that run again. A crowded machine does not explain more failures."""
 
 
 class FailureList:
-    """Plug-in of pytest that collects the failed tests by their names."""
+    """Plug-in of pytest that collects the names of failed tests."""
 
     def __init__(self) -> None:
         self.names: set[str] = set()
@@ -27,25 +27,25 @@ class FailureList:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed and report.nodeid not in self.names:
             self.names.add(report.nodeid)
-            print(f"\nFAILED {report.nodeid}", flush=True)  # a run that is stopped prints no summary
+            print(f"\nFAILED {report.nodeid}", flush=True)  # an aborted run prints no summary
 
 
 def is_waiting(module: Sequence[pytest.Item]) -> bool:
-    """Return True for a module whose tests start programs, and wait for them more than they compute."""
+    """Return True for a module whose tests start programs, and mostly wait for them."""
     return "e2e" in module[0].path.parts or is_slow(module)
 
 
 def is_slow(module: Sequence[pytest.Item]) -> bool:
-    """Return True for a module with tests that take more than ten seconds each."""
+    """Return True for a module with tests of more than ten seconds."""
     return any(item.get_closest_marker("slow") for item in module)
 
 
 def deal(items: Sequence[pytest.Item], processes: int) -> list[pytest.Item]:
-    """Order tests so that tests that wait and tests that compute run side by side from the beginning to the end.
+    """Order tests so that waiting and computing tests run side by side from the beginning to the end.
 
-    pytest-xdist gives each process a part of the list. Every other part begins with tests that wait, and the parts
-    between end with them. A module with slow tests begins each part: no process must be left with one at the end. A
-    module stays whole, as do its servers.
+    pytest-xdist gives each process a part of the list. Every other part begins with waiting tests, and the other parts
+    end with them. A module with slow tests begins each part, so that no process is left with one at the end. A module
+    stays whole, because its tests share servers.
     """
     modules = [list(module) for _, module in groupby(items, key=lambda item: item.path)]
     waiting = sorted(filter(is_waiting, modules), key=is_slow, reverse=True)
@@ -76,9 +76,9 @@ def run_suite(arguments: list[str]) -> int:
 
 
 def compile_tests(root: Path) -> None:
-    """Collect the tests of a folder that was never collected, on two processors, so that their compiled forms exist.
+    """Collect the tests of a new folder on two processors, so that their compiled forms exist.
 
-    Else each of the six processes would compile all of them, ten seconds of computing each.
+    Otherwise each of the six processes would compile all of them, with ten seconds of computing each.
     """
     if any((root / "__pycache__").glob("conftest.*-pytest-*.pyc")):
         return

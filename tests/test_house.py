@@ -1,4 +1,4 @@
-"""Figures of the source stay within their bars."""
+"""Tests of the source's size figures: none exceeds its limit."""
 
 import pytest
 

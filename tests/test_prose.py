@@ -1,4 +1,4 @@
-"""Docstrings and the page's comments and texts start with a verb or a noun, and use no private phrases."""
+"""Tests of prose: docstrings and the page's comments and texts start with a verb or noun, without private phrases."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The size of modules and functions, and their names: what has grown past the bound is split, not excused."""
+"""Tests of the size and the names of modules and functions. Code beyond a limit is split, without exceptions."""
 
 import ast
 import re
@@ -44,7 +44,7 @@ def test_most_modules_and_functions_are_short():
 
 
 def names(module: Path) -> Iterator[str]:
-    """The names of a module, its classes, functions and arguments; not of the tests that it carries."""
+    """Yield the names of a module, its classes, functions and arguments, without the tests that it contains."""
     yield module.stem
     for node in named_nodes()[str(module.relative_to(SOURCE))]:
         if isinstance(node, ast.arg):
@@ -55,7 +55,7 @@ def names(module: Path) -> Iterator[str]:
 
 
 def names_of_tests(module: Path) -> list[str]:
-    """The names of a module's tests."""
+    """Return the names of a module's tests."""
     return re.findall(r"^ *def (test_\w+)", module.read_text(), re.MULTILINE)
 
 

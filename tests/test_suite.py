@@ -1,4 +1,4 @@
-"""The suite's verdict on tests that fail always, once, or in large numbers."""
+"""Tests of the suite's verdict on tests that fail always, once, or in large numbers."""
 
 import os
 import subprocess
@@ -24,7 +24,7 @@ def test_first_time():
 
 
 def run(folder: Path, source: str, processes: int) -> subprocess.CompletedProcess[str]:
-    """Run the suite in a folder that has one module of tests."""
+    """Run the suite in a folder with one test module."""
     (folder / "pytest.ini").touch()
     (folder / "test_one.py").write_text(source)
     code = "import sys; from tests.suite import run_suite; sys.exit(run_suite(['-n', sys.argv[1], 'test_one.py']))"
@@ -70,7 +70,7 @@ def test_a_folder_that_was_never_collected_is_compiled_once(tmp_path, monkeypatc
 
 @dataclass
 class Item:
-    """A test of a module."""
+    """Stand-in for a pytest item of a module."""
 
     path: Path
     number: int
@@ -93,7 +93,7 @@ def test_modules_whose_tests_wait_are_dealt_to_all_processes_as_wholes(processes
     assert len([module for module, _ in groupby(waiting, key=lambda item: item.path)]) == 14
     rest = dealt
     for process in range(processes):
-        size = len(rest) // (processes - process)  # as pytest-xdist divides them
+        size = len(rest) // (processes - process)  # the split of pytest-xdist
         part, rest = rest[:size], rest[size:]
         assert sum(item.path.parts[1] == "e2e" for item in part) >= 9
         assert (part[0] in waiting) == (process % 2 == 0)

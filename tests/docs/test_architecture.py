@@ -1,4 +1,4 @@
-"""The map names modules that there are."""
+"""Tests of the architecture page: its map names existing modules."""
 
 import re
 from pathlib import Path

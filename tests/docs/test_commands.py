@@ -1,4 +1,4 @@
-"""Commands in the documentation: those of the quickstart are run as a newcomer types them, all others exist."""
+"""Tests of the documented commands: the quickstart runs as a newcomer types it, and all other commands exist."""
 
 import re
 import shlex
@@ -16,7 +16,7 @@ GENERATED = {"cli.md", "catalog.md", "dialects.md", "http-api.md", "settings.md"
 
 
 def command_lines():
-    """(page, words after ``jobmeter``) of every command line in a block."""
+    """Yield (page, words after ``jobmeter``) of every command line in a block."""
     for page in PAGES:
         for command in commands(page) if page.name not in GENERATED else ():
             found = re.match(r"(?:[A-Z_]+=\S+ )*jobmeter ([\w-].*)", command)
@@ -26,14 +26,17 @@ def command_lines():
 
 @pytest.fixture
 def home(tmp_path):
-    """A newcomer's home. The server that the commands start is ended."""
+    """Yield the home folder of a newcomer, and stop the server that the commands start."""
     (tmp_path / "train.py").write_text(PROGRAM)
     yield tmp_path
     end_server(tmp_path)
 
 
 def typed(page, home):
-    """The output of a page's commands, typed one after the other. A command that fails ends them."""
+    """Type the commands of a page in one shell, and return their output.
+
+    The first command that fails ends the shell.
+    """
     script = "".join(blocks(ROOT / "docs" / page, "sh"))
     assert script.count("\n") >= 10
     return type_in(script, home)
@@ -53,7 +56,7 @@ def test_the_tutorial_ends_with_a_diagnosed_job(home):
     first, second = output.split("rank 1: done")
     assert "exit status 1" in first
     assert re.search(r"^critical worker-1 .*FileNotFoundError.*file_missing, root", first, re.MULTILINE)
-    # Two pipes: a line of standard output may stand among those of the traceback.
+    # Use two pipes: in a single one, standard output could appear inside a traceback.
     assert re.search(r"^Traceback \(most recent call last\):$", first, re.MULTILINE), "the log"
     assert re.search(r'^  File "', first, re.MULTILINE), "the log"
     assert "no rule found anything" in second
@@ -110,7 +113,7 @@ def test_a_table_of_options_names_all_of_them(verb):
     command = cli.get_command(click.Context(cli), verb)
     assert command is not None
     options = [parameter for parameter in command.params if isinstance(parameter, click.Option)]
-    # Of a pair, such as --logs and --no-logs, the one that changes something is told.
+    # Of a pair such as --logs and --no-logs, the page names the option that changes the default.
     names = [{*option.opts, *option.secondary_opts} for option in options]
     documented = documented_options(f"{verb}.md")
     assert [sorted(pair) for pair in names if not pair & documented] == []
@@ -118,7 +121,7 @@ def test_a_table_of_options_names_all_of_them(verb):
 
 
 def test_no_page_says_to_install_from_an_index():
-    """Until an index has it."""
+    """No package index has the package yet."""
     documented = re.compile(r"pip install '?jobmeter")
     assert [page.name for page in PAGES if documented.search(page.read_text(encoding="utf-8"))] == []
 

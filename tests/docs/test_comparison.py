@@ -1,4 +1,4 @@
-"""The table of features: each cell of Jobmeter's that says yes names a test or a command, and these exist."""
+"""Tests of the feature table: each "yes" of Jobmeter names an existing test or command."""
 
 import re
 
@@ -12,7 +12,7 @@ FEATURES, _, PAGES = PAGE.read_text().partition("\n## The page beside other page
 
 
 def cells(text):
-    """Return the rows of the tables in a text, without heads."""
+    """Return the rows of the tables in a text, without headers."""
     lines = [line for line in text.splitlines() if line.startswith("|") and not line.startswith(("|---", "| feature"))]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 

@@ -1,4 +1,4 @@
-"""Decisions are a page each, and the start page names them all."""
+"""Tests of the decision pages: the start page names each of them."""
 
 from pathlib import Path
 

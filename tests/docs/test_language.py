@@ -1,4 +1,4 @@
-"""Hand-written pages are in plain English: short sentences, wrapped lines, no private words."""
+"""Tests of hand-written pages: short sentences, wrapped lines, no private words."""
 
 import re
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ PRIVATE = (
     r"|(?:a|one|first|each|two|last|every|next) looks?"
 )
 UNFINISHED: set[str] = {"docs/performance.md"}
-"""Pages that are not yet in plain English. One that is leaves this list."""
+"""Pages that are not yet in plain English. A page that passes must leave this list."""
 PAGES = [
     ROOT / "README.md",
     *DOCS.glob("*.md"),
@@ -27,14 +27,14 @@ _FULL_STOP = re.compile(r"(?<=[.!?])[)\"*_]*\s+(?=\S)")
 
 
 def prose(text: str) -> Iterator[str]:
-    """The lines that are neither code, nor a heading, nor a row of a table."""
+    """Yield the lines without code, headings and table rows."""
     for line in _CODE.sub("", text).splitlines():
         if not line.lstrip().startswith(("|", "#", "<!--", "![")):
             yield line
 
 
 def blocks(text: str) -> Iterator[str]:
-    """Paragraphs and items of lists, each on one line."""
+    """Yield paragraphs and list items, each on one line."""
     block: list[str] = []
     for line in [*prose(text), ""]:
         if block and (not line.strip() or _ITEM.match(line)):
@@ -45,7 +45,7 @@ def blocks(text: str) -> Iterator[str]:
 
 
 def readable(text: str) -> str:
-    """The text as it is read: code is one word, a link is its words."""
+    """Return the text as read: code becomes one word, and a link its words."""
     text = re.sub(r"``?[^`]+``?", "CODE", text)
     return re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text)
 
@@ -60,7 +60,7 @@ def long_sentences(text: str) -> list[str]:
 
 
 def wide_lines(text: str) -> list[str]:
-    """Lines that could be broken: the part after the last place to break is short enough."""
+    """Return long lines that could be broken, because the rest after the last break is short enough."""
     return [line for line in prose(text) if len(line) > COLUMNS and len(line.split()[-1]) < COLUMNS - 4]
 
 

@@ -1,4 +1,4 @@
-"""Numbers in the README and on the capacity page are those of the last run of the benchmark."""
+"""Tests of quoted benchmark numbers: the README and the capacity page agree with the last run."""
 
 import re
 from pathlib import Path
@@ -8,11 +8,11 @@ import pytest
 ROOT = Path(__file__).parents[2]
 RUN = (ROOT / "docs/performance.md").read_text(encoding="utf-8")
 TOLERANCE = 0.15
-"""Share by which a quoted number may differ: two runs differ as much."""
+"""Relative tolerance of a quoted number, which is the difference between two runs."""
 
 
 def measured(row: str) -> float:
-    """The figure of Jobmeter in a row of the last run."""
+    """Return Jobmeter's number in a row of the last run."""
     (value,) = re.findall(rf"^\| {re.escape(row)} \| ([\d.,]+)", RUN, re.MULTILINE)
     return float(value.replace(",", ""))
 

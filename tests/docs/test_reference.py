@@ -1,4 +1,4 @@
-"""Reference pages say what the program does: no more, no less."""
+"""Tests of the reference pages: they match the program exactly."""
 
 import importlib.util
 import re
@@ -95,7 +95,7 @@ def test_the_example_of_a_job_record_is_one():
 
 
 def links():
-    """(page, file, heading) of each link to a page of the tree; the file is that of the page where none is named."""
+    """Yield (page, file, heading) of each link within the tree. A link without a file refers to its own page."""
     pages = [*DOCS.rglob("*.md"), *(DOCS.parent / name for name in ("README.md", "CONTRIBUTING.md"))]
     for page in pages:
         for target, heading in re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)", page.read_text(encoding="utf-8")):
@@ -104,7 +104,7 @@ def links():
 
 
 def headings(page):
-    """The headings of a page in the form of links."""
+    """Yield the anchors of a page's headings."""
     text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
     for heading in re.findall(r"^#+ (.+)$", text, re.MULTILINE):
         plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)

@@ -1,4 +1,4 @@
-"""Messages on the troubleshooting page are those of the program."""
+"""Tests of the troubleshooting page: its messages occur in the program."""
 
 import ast
 import re

@@ -1,4 +1,4 @@
-"""Question the vendor's own SDKs, each generation in an environment of its own (``make sdk``)."""
+"""Calls the vendor's own SDKs, each generation in its own environment (``make sdk``)."""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ _ROOT = Path(__file__).parents[2]
 _SDK = Path(__file__).parent / "sdk"
 _SCRIPT = _SDK / "pai_dlc.py"
 PAI_STUDIO, EAS = _SDK / "pai_studio.py", _SDK / "eas.py"
-"""Scripts for further products, each with asks of its own form."""
+"""Scripts of further products, whose requests have a form of their own."""
 
 
 def _python(*names: str) -> Path:
@@ -20,7 +20,7 @@ def _python(*names: str) -> Path:
 
 
 CURRENT = _python("alibaba", "sdk")
-"""The newest packages, on tea-openapi 0.4."""
+"""Newest packages, on tea-openapi 0.4."""
 FORMER = _python("alibaba-old")
 """Packages on tea-openapi 0.3."""
 
@@ -29,6 +29,6 @@ needs_former = pytest.mark.skipif(not FORMER.exists(), reason="no .venvs/alibaba
 
 
 def ask(*asks: dict[str, Any], python: Path = CURRENT, script: Path = _SCRIPT) -> list[Any]:
-    """The answers, in their order: see the script, by default ``sdk/pai_dlc.py``."""
+    """Return the answers to requests, in order. The script, by default ``sdk/pai_dlc.py``, describes their form."""
     answers: list[Any] = converse(python, script, asks)
     return answers

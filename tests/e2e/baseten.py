@@ -1,4 +1,4 @@
-"""A server for a vendor's clients, its stored data, and the expected answers, computed by pandas."""
+"""Server for a vendor's clients, its stored data, and the expected answers, computed by pandas."""
 
 import json
 import subprocess
@@ -38,7 +38,7 @@ LEVELS = (None, "debug", "info", "warning", "error")
 
 @dataclass
 class Stored:
-    """A server, what is stored in it, and when it was."""
+    """Server, its stored data, and the time of storing."""
 
     server: ServerProcess
     frame: pd.DataFrame
@@ -53,7 +53,7 @@ class Stored:
 
 
 def _samples(job, start_ms, end_ms, seed):
-    """Two nodes with two GPUs each, one sample each 15 seconds, with gaps."""
+    """Return samples of two nodes with two GPUs each, one every 15 seconds, with gaps."""
     random = np.random.default_rng(seed)
     rows = []
     for replica in ("worker-0", "worker-1"):
@@ -148,7 +148,7 @@ def _records(now_ms):
 
 
 def _lines(start_ms):
-    """What a finished job wrote in an hour: more than two pages of it, of which several lines share a millisecond."""
+    """Return an hour of log lines of a finished job: more than two pages, with several lines in one millisecond."""
     start_ns = start_ms * 1_000_000
     return [
         {
@@ -164,7 +164,7 @@ def _lines(start_ms):
 
 @contextmanager
 def storing(folder):
-    """A server with a project's jobs, their samples and lines, and the SDK beside it."""
+    """Run a server with the jobs, samples and log lines of a project, and start the SDK."""
     throttled = {"JOBMETER_RATE_LIMITS": "get_training_projects_cache_summary=0.01:1"}
     with running(folder / "data", environment=throttled) as server, _sdk() as sdk:
         now_ms = int(time.time()) * 1000
@@ -185,7 +185,7 @@ def storing(folder):
 
 
 def ask(stored, *asks, key="own"):
-    """What the SDK says to each; one process for all, since loading it takes longer than asking."""
+    """Return the SDK's answers to questions. One process answers all, because loading the SDK takes longest."""
     if not SDK.exists():
         pytest.skip("needs the environment .venvs/baseten: make sdk")
     given = [{"url": stored.server.url, "key": stored.keys[key], **question} for question in asks]
@@ -215,14 +215,14 @@ def metrics_of(job, asynchronous=False, by_get=True, **parameters):
 
 
 def means(frame, metric, start_ms, end_ms, step_ms):
-    """{(replica, device): {bucket: mean}} by pandas."""
+    """Compute {(replica, device): {bucket: mean}} with pandas."""
     own = frame[(frame.metric == metric) & (frame.time >= start_ms) & (frame.time < end_ms)]
     means = own.groupby(["replica", "device", own.time // step_ms * step_ms])["value"].mean()
     return {key: dict(group.droplevel([0, 1])) for key, group in means.groupby(level=[0, 1])}
 
 
 def node_metrics(frame, replica, start_ms, end_ms, step_ms):
-    """The metrics of one node as they should be, times in milliseconds."""
+    """Return the expected metrics of a node, with times in milliseconds."""
 
     def of(metric, device=""):
         return means(frame, metric, start_ms, end_ms, step_ms).get((replica, device), {})
@@ -247,7 +247,7 @@ def cache_metrics(frame, start_ms, end_ms, step_ms):
 
 
 def points_of(value):
-    """An answer with its lists of points as {milliseconds: value}; they must be in order."""
+    """Convert the point lists of an answer to {milliseconds: value}, and check their order."""
     if isinstance(value, list):
         times = [round(datetime.fromisoformat(point["timestamp"]).timestamp() * 1000) for point in value]
         assert times == sorted(set(times))

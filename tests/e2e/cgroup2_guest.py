@@ -1,9 +1,9 @@
-"""What runs in the virtual machine of ``test_cgroup2``: an agent, and processes in groups as schedulers make them.
+"""Guest program of ``test_cgroup2``: runs an agent, and tasks in cgroups as schedulers create them.
 
-``python tests/e2e/cgroup2_guest.py TASKS AGENT...``: TASKS is a JSON list of tasks. Each has a group, its settings, an
-environment and a command. The command waits for the file ``/vmout/go-NAME``. When its group is empty what the kernel
-counted of it is read, and the group is removed when ``/vmout/remove-NAME`` is there. Runtimes remove it within
-milliseconds, which an emulated processor cannot keep up with.
+``python tests/e2e/cgroup2_guest.py TASKS AGENT...``: TASKS is a JSON list of tasks. Each task has a cgroup with its
+settings, an environment and a command. The command waits for the file ``/vmout/go-NAME``. When the cgroup is empty, the
+program records the kernel's counters, and removes the cgroup after ``/vmout/remove-NAME`` appears. Real runtimes remove
+it within milliseconds, but an emulated processor is too slow for that.
 """
 
 import json
@@ -23,7 +23,7 @@ COUNTED = ("cpu.stat", "memory.peak", "memory.events", "io.stat", "cpu.pressure"
 
 
 def make(group: str) -> Path:
-    """The folder of a group, with every controller on the way to it."""
+    """Create a cgroup with all controllers enabled along its path, and return its folder."""
     folder = TOP
     for part in Path(group).parts:
         (folder / "cgroup.subtree_control").write_text(CONTROLLERS)
@@ -33,19 +33,19 @@ def make(group: str) -> Path:
 
 
 def wait_for(name: str) -> None:
-    """Wait until the test makes this file."""
+    """Wait until the test creates this file."""
     while not (SHARE / name).exists():
         select.select([], [], [], 0.1)
 
 
 def run(task: dict[str, Any]) -> None:
-    """Run a task in its group and write down what was counted."""
+    """Run a task in its cgroup, and record the kernel's counters."""
     folder = make(task["group"])
     for name, value in task["settings"].items():
         (folder / name).write_text(value)
     environment = {"PATH": os.environ["PATH"], "HOME": "/root", **task["environment"]}
     with (folder / "cgroup.events").open() as events:
-        # A scheduler's daemon joins the group first; what it starts then is there from its first moment.
+        # As with a scheduler's daemon, this process joins the cgroup first, so that its child is in it from the start.
         join = ["/bin/sh", "-c", f'echo $$ > {folder}/cgroup.procs; exec env -i "$@"', "join"]
         variables = [f"{name}={value}" for name, value in environment.items()]
         process = subprocess.Popen([*join, *variables, "/bin/sh", "-c", task["command"]])
@@ -64,7 +64,7 @@ def run(task: dict[str, Any]) -> None:
 
 
 def main() -> int:
-    """See the module."""
+    """Run the agent and the tasks of the command line."""
     tasks, agent = json.loads(sys.argv[1]), sys.argv[2:]
     with (SHARE / "agent.log").open("wb") as log:
         measuring = subprocess.Popen(agent, stdout=log, stderr=log)

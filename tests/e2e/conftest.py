@@ -1,4 +1,4 @@
-"""A real server, and the command line as people start it."""
+"""Fixtures of end-to-end tests: a real server, the command line in processes, and browser sessions."""
 
 import os
 import signal
@@ -25,14 +25,14 @@ def _no_blocked_signals() -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def _no_conversations() -> Iterator[None]:
-    """End the processes of vendors' SDKs that a module started."""
+    """Stop the SDK processes that a module started."""
     yield
     end_all()
 
 
 @dataclass
 class CommandResult:
-    """What a command said, and how it ended."""
+    """Output and exit status of a command."""
 
     status: int
     out: str
@@ -44,14 +44,14 @@ Run = Callable[..., CommandResult]
 
 @pytest.fixture(scope="module")
 def reach() -> Iterator[tuple[Api, str]]:
-    """The API of a server of this module's own, and its key."""
+    """Yield the API of the module's server, and its key."""
     with run_server() as server:
         yield server.api, server.token
 
 
 @pytest.fixture
 def jobmeter(reach: tuple[Api, str]) -> Run:
-    """Runs ``jobmeter`` with that server."""
+    """Return a function that runs ``jobmeter`` against that server."""
     api, token = reach
 
     def run(*arguments: str, **environment: str) -> CommandResult:
@@ -61,7 +61,7 @@ def jobmeter(reach: tuple[Api, str]) -> Run:
 
 
 def start(*arguments: str, text: str | None = None, **environment: str) -> CommandResult:
-    """Run ``jobmeter`` in a process of its own, without a terminal."""
+    """Start ``jobmeter`` in its own process, without a terminal."""
     done = subprocess.run(
         [sys.executable, "-m", "jobmeter", *arguments],
         env={**os.environ, **environment},
@@ -76,21 +76,21 @@ def start(*arguments: str, text: str | None = None, **environment: str) -> Comma
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """Chromium; a test that needs it is skipped where there is none."""
+    """Yield Chromium. Skip the test if it is missing."""
     with chromium() as opened:
         yield opened
 
 
 @pytest.fixture(scope="module")
 def session(browser: Any, server: Any) -> Iterator[Any]:
-    """A session of the browser that is signed in to the module's ``server``."""
+    """Yield a browser session that is signed in to the module's ``server``."""
     with signed_in(browser, server) as opened:
         yield opened
 
 
 @pytest.fixture
 def viewer(browser: Any, server: Any, session: Any) -> Iterator[Viewer]:
-    """A tab of the module's session; nothing may have gone wrong in it."""
+    """Yield a tab of the module's session, and fail the test if the tab reported an error."""
     made = Viewer(browser, server, session=session)
     yield made
     made.close()

@@ -1,4 +1,4 @@
-"""Processes of vendors' SDKs that answer one line of JSON with another, so that each module loads an SDK once."""
+"""Keeps SDK processes that answer one line of JSON with another, so that a module loads each SDK only once."""
 
 import json
 import os
@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 _running: dict[tuple[Path, Path], "subprocess.Popen[str]"] = {}
-"""One process for each environment and script, until ``end_all``."""
+"""Processes by environment and script, until ``end_all``."""
 
 
 def converse(python: Path, script: Path, asked: Any) -> Any:
-    """Return the script's answer. Its process is started for the first question, and stays."""
+    """Return the script's answer. The first question starts its process, which then stays."""
     process = _running.get((python, script))
     if process is None:
         process = _running[python, script] = subprocess.Popen(
@@ -29,17 +29,17 @@ def converse(python: Path, script: Path, asked: Any) -> Any:
 
 
 def _own_environment() -> dict[str, str]:
-    """Return this process's environment without OpenTelemetry's variables: each question brings its own."""
+    """Return this process's environment without OpenTelemetry's variables, because each question sets its own."""
     return {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
 
 
 def end_all() -> None:
-    """End the processes. A script ends with its standard input."""
+    """Stop the processes. A script exits at the end of its standard input."""
     for process in _running.values():
         process.communicate()
     _running.clear()
 
 
 def has_package(python: Path, name: str) -> bool:
-    """Return True if an environment has a package, which importing it would take a second to tell."""
+    """Return True if an environment contains a package. Importing it instead would take a second."""
     return any(python.parents[1].glob(f"lib/python*/site-packages/{name}"))

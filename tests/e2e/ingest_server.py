@@ -1,4 +1,4 @@
-"""A server that takes frames and keeps them, for tests of what sends: started in the test, on a free port."""
+"""Server inside the test that receives and keeps frames, for tests of senders, on a free port."""
 
 import json
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ from tests.unit.wire.straight_reader import read_body
 
 
 class Received:
-    """What arrived. ``refuse`` looks at a body and gives (status, headers, body) of a refusal, or None."""
+    """Received frames. ``refuse`` maps a body to a refusal (status, headers, body), or to None to accept it."""
 
     def __init__(self):
         self.bodies = []
@@ -39,7 +39,7 @@ class Received:
         return [event for record in records for event in record.get("events", [])]
 
     def values(self, metric, **names):
-        """[(time, value)] of a metric, in the order of time."""
+        """Return [(time, value)] of a metric, ordered by time."""
         return sorted(
             (sample.time_ms, sample.value)
             for sample in self.samples
@@ -63,7 +63,7 @@ def ingest_server():
 
         def do_POST(self):
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            if self.path.endswith("/checks"):  # an agent asks what is wanted of it
+            if self.path.endswith("/checks"):  # an agent asks which work the server has for it
                 self._answer(200, {}, b'{"asks":[]}')
                 return
             received.headers.append((self.path, dict(self.headers)))

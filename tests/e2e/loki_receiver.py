@@ -1,6 +1,6 @@
-"""Takes what is pushed to Loki, checks its form, and appends it to a file before it answers.
+"""Receives pushes to Loki, checks their form, and appends them to a file before it answers.
 
-``loki_receiver.py FILE NOTE PORT``: writes the port on which it listens to NOTE. The form is that of
+``loki_receiver.py FILE NOTE PORT`` writes its listening port to NOTE. The form is specified at
 https://grafana.com/docs/loki/latest/reference/loki-http-api/#ingest-logs.
 """
 
@@ -15,7 +15,7 @@ FILE, NOTE, PORT = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
 
 
 def check(body):
-    """Raise what is not of the published form."""
+    """Raise an error unless the push has the published form."""
     if set(body) != {"streams"}:
         raise ValueError("only streams")
     for stream in body["streams"]:
@@ -39,7 +39,7 @@ class Handler(BaseHTTPRequestHandler):
             return
         descriptor = os.open(FILE, os.O_CREAT | os.O_APPEND | os.O_RDWR)
         size = os.fstat(descriptor).st_size
-        # What a kill left half written was not acknowledged.
+        # A line that a kill left half-written was never acknowledged.
         if size and os.pread(descriptor, 1, size - 1) != b"\n":
             whole = FILE.read_bytes().rpartition(b"\n")
             os.ftruncate(descriptor, len(whole[0]) + len(whole[1]))

@@ -1,4 +1,4 @@
-"""A tab of the page that is signed in, and the jobs that the tests of the page look at."""
+"""Signed-in tab of the page, and the jobs that the page tests use."""
 
 import runpy
 from contextlib import contextmanager
@@ -14,18 +14,18 @@ from tests.support.waiting import wait_until
 BUILDER = Path(__file__).parents[2] / "web" / "build.py"
 WIDTHS = {"wide": (1440, 900), "middle": (900, 1000), "phone": (360, 780)}
 LOOKS = [("wide", "light"), ("middle", "light"), ("phone", "dark")]
-"""A width and a colour scheme: layouts depend on the width alone, contrasts on the scheme alone."""
+"""Width and colour scheme of a tab. Layouts depend on the width alone, contrasts on the scheme alone."""
 EVIL = "<img src=x onerror=alert(1)><script>alert(2)</script>"
 RANKS, SLOW = 16, 5
 
 
 def wait_for_page(page, expression):
-    """Wait until that is true on the page; its own policy forbids what Playwright would wait with."""
+    """Wait until a condition holds on the page. Playwright's own wait needs a script that the page's policy forbids."""
     wait_until(lambda: page.evaluate(expression), expression)
 
 
 def facts(now):
-    """A training job of 16 ranks of which one is slow, one that failed, and texts that would like to run."""
+    """Return records of a training job with 16 ranks, one of them slow; a failed job; and texts with script code."""
     start = now - 40 * MINUTE
     replicas = [
         {"name": f"worker-{rank}", "rank": rank, "node": f"node-{rank // 8}", "devices": [f"gpu{rank % 8}"]}
@@ -41,7 +41,7 @@ def facts(now):
 
 
 def samples(now):
-    """CSV, as `jobmeter import` reads it."""
+    """Yield samples as CSV for `jobmeter import`."""
     yield "job_id,replica,node,device,metric,time,value"
     for at in range(now - 40 * MINUTE, now, 15_000):
         for rank in range(RANKS):
@@ -51,13 +51,13 @@ def samples(now):
 
 
 def needs_page():
-    """Skip where there is no browser. For the page itself see ``needs_built_page``."""
+    """Skip without a browser. ``needs_built_page`` checks the page."""
     needs("chromium")
     needs_built_page()
 
 
 def needs_built_page():
-    """Fail where the page is not that of its source; skip where this machine has nothing to build it with."""
+    """Fail if the built page differs from its source. Skip if this machine cannot build it."""
     builder = runpy.run_path(str(BUILDER))
     if builder["is_current"]():
         return
@@ -67,7 +67,7 @@ def needs_built_page():
 
 
 def import_samples(server, folder, lines):
-    """Import lines of CSV with the command line."""
+    """Import CSV lines with the command line."""
     (folder / "samples.csv").write_text("\n".join(lines) + "\n")
     done = run_cli("import", str(folder / "samples.csv"), "--server", server.url, "--key", server.token)
     assert done.returncode == 0, done.stderr
@@ -75,7 +75,7 @@ def import_samples(server, folder, lines):
 
 @contextmanager
 def training_server(folder):
-    """A server with the jobs above, ten lines of the training job's log, and two of its events."""
+    """Run a server with the jobs above, ten log lines of the training job, and two of its events."""
     with running(folder / "data") as made:
         now = SystemClock().now_ms() // MINUTE * MINUTE
         assert made.request("POST", "/jobs", facts(now)).status == 200
@@ -98,7 +98,7 @@ def _size(width):
 
 @contextmanager
 def signed_in(browser, server, width="wide", **options):
-    """Open a session of the browser that is signed in, for the tabs of several tests."""
+    """Open a signed-in browser session for the tabs of several tests."""
     viewer = Viewer(browser, server, width, **options)
     viewer.page.close()
     yield viewer.context
@@ -106,10 +106,10 @@ def signed_in(browser, server, width="wide", **options):
 
 
 class Viewer:
-    """A tab that is signed in, with everything that went wrong in it."""
+    """Signed-in tab that records all errors."""
 
     def __init__(self, browser, server, width="wide", session=None, **options):
-        """Open a tab in ``session``, which shows nothing yet, or else in a session of its own."""
+        """Open an empty tab in ``session``, or a signed-in tab in a new session."""
         self.session = session
         self.context = session or browser.new_context(viewport=_size(width), **options)
         self.page = self.context.new_page()
@@ -125,7 +125,7 @@ class Viewer:
             self.page.wait_for_selector("main h1")
 
     def look(self, width, scheme="light"):
-        """Give the tab one of the ``WIDTHS`` and a colour scheme."""
+        """Set a width of ``WIDTHS`` and a colour scheme."""
         self.page.set_viewport_size(_size(width))
         self.page.emulate_media(color_scheme=scheme)
 
@@ -134,7 +134,7 @@ class Viewer:
         return self.see(wanted)
 
     def see(self, wanted):
-        """Wait for an element, and go where it is: a chart is drawn where it is near what is in sight."""
+        """Wait for an element. Scroll to a chart, because the page draws charts only near the visible part."""
         around = wanted.removesuffix(" canvas")
         self.page.wait_for_selector(around)
         if around != wanted:
@@ -143,7 +143,10 @@ class Viewer:
         return self.page
 
     def _drawn(self, around, wanted):
-        """Whether it is drawn, after going there: what comes later above it moves it out of sight again."""
+        """Scroll to the chart and return it if it is drawn.
+
+        Content that appears above it moves it out of sight again.
+        """
         self.page.evaluate("one => document.querySelector(one)?.scrollIntoView({ block: 'nearest' })", around)
         return self.page.query_selector(wanted)
 

@@ -1,8 +1,8 @@
-"""A simulated node of a large job: the real agent over a /proc of files and GPUs of a fake driver.
+"""Simulated node of a large job: the real agent on files in place of /proc, and on GPUs of a fake driver.
 
-``python -m tests.e2e.simulated_node PLAN NUMBER LIFE``: the agent measures until SIGTERM. What it
-measured is counted in the node's file ``measured``, a line for each look. Where the plan says so the machine loses its
-power in its first life: everything ends right after something was put into the outbox.
+``python -m tests.e2e.simulated_node PLAN NUMBER LIFE``: the agent measures until SIGTERM. It counts its measurements in
+the node's file ``measured``, a line for each scan. If the plan says so, the machine loses its power in its first life:
+the process ends right after a write to the outbox.
 """
 
 import os
@@ -47,15 +47,15 @@ from tests.support.nvml import FakeDevice, FakeNvml
 from tests.unit.collect.trees import HOST, plant, plant_process
 
 RANKS = 8
-"""Ranks, and GPUs, of a node."""
+"""Number of ranks, and of GPUs, of a node."""
 _TICKS = os.sysconf("SC_CLK_TCK")
 _FIRST_PID = 100
 _UPTIME = 60.0
-"""Seconds for which the machine had been running when its first agent started."""
+"""Uptime of a machine in seconds when its first agent starts."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What the nodes are to do. A rank of the job is worker-N, N being RANKS x node + GPU.
+    """Behaviour of the nodes. Rank RANKS x node + GPU of the job is the replica worker-RANK.
 
     ``slow`` and ``idle`` are ranks; ``misplaced`` is a rank that computes on the GPU of the rank after it.
     """
@@ -68,23 +68,23 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     idle: int
     misplaced: int
     power_cut: int
-    """The node that loses its power."""
+    """Node that loses its power."""
     frames: int
-    """After how many frames in the outbox it does."""
+    """Number of frames in the outbox before the power loss."""
 
 
 def node_name(number: int) -> str:
-    """The name of a node."""
+    """Return the name of a node."""
     return f"node-{number:02}"
 
 
 def node_folder(plan: Plan, number: int) -> Path:
-    """Everything of a node."""
+    """Return the folder with all data of a node."""
     return Path(plan.folder) / node_name(number)
 
 
 class Machine:
-    """One life of a node: its processes, its GPUs and its clock since the start."""
+    """Life of a node between power losses: its processes, its GPUs and its clock since the boot."""
 
     def __init__(self, plan: Plan, number: int, life: int) -> None:
         self._plan = plan
@@ -105,11 +105,11 @@ class Machine:
         self.advance()
 
     def elapsed(self) -> int:
-        """Nanoseconds since the machine started."""
+        """Return the nanoseconds since the boot."""
         return read_elapsed_ns() - self._booted_ns
 
     def advance(self) -> None:
-        """Let everything have gone on until now."""
+        """Advance all processes and GPUs to the present."""
         ticks = (self.elapsed() // 10_000_000 - self._start) * _TICKS // 100
         for index, device in enumerate(self.driver.devices):
             rank = self._first + index
@@ -145,7 +145,7 @@ class Machine:
 
 
 class Processes(ProcessTable):
-    """The processes of a machine, which advances before each scan."""
+    """Processes of a machine, which advances before each scan."""
 
     def __init__(self, machine: Machine, node: str) -> None:
         proc = str(machine.root / "proc")
@@ -158,7 +158,7 @@ class Processes(ProcessTable):
 
 
 def install(plan: Plan, number: int, life: int, machine: Machine) -> None:
-    """Let the modules of the agent find that machine where they look for the one that they run on."""
+    """Make the agent's modules read that machine instead of the one they run on."""
     os.environ.update(machine.driver.environment)
     proc = str(machine.root / "proc")
     frames = 0
@@ -212,14 +212,14 @@ def install(plan: Plan, number: int, life: int, machine: Machine) -> None:
 
 
 def main(path: str, number: int, life: int) -> int:
-    """Run the agent of a node until SIGTERM; 0 when everything was delivered."""
+    """Run the agent of a node until SIGTERM. Return 0 if everything was delivered."""
     plan = msgspec.json.decode(Path(path).read_bytes(), type=Plan)
     machine = Machine(plan, number, life)
     install(plan, number, life, machine)
     transport = Transport(plan.servers[number], plan.key, timeout=10.0)
     spool = Spool(node_folder(plan, number) / "spool")
     clock = SampleClock(SystemClock(), machine.elapsed)
-    # Programs of other tests send their numbers to every open socket.
+    # Programs of other tests send their metrics to every open socket.
     closed = ProgramSettings(socket="")
     place = NodeIdentity(node_name(number), "sim")
     agent = agent_module.Agent(place, lambda: transport, clock, spool, 1000, programs=closed)

@@ -1,4 +1,4 @@
-"""``jobmeter agent`` as a real process: what the server gets, and what happens when it is away."""
+"""Tests of ``jobmeter agent`` as a real process: its deliveries, and its behaviour while the server is away."""
 
 import json
 import os
@@ -118,7 +118,7 @@ def test_kill_9_of_the_agent_loses_nothing_that_it_had_measured(server, tmp_path
         "--no-journal",
     ]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as agent:
-        # More than one look writes.
+        # more than one scan writes
         wait_until(lambda: sum(path.stat().st_size for path in (tmp_path / "s").glob("*.frames")) > 12_000)
         agent.kill()
     once(server.url, tmp_path / "s")
@@ -140,7 +140,7 @@ while not (folder / "end").exists():
 
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGKILL], ids=["stopped", "killed"])
 def test_an_agent_that_another_one_follows_loses_no_sample_and_doubles_none(server, tmp_path, ending):
-    """As systemd replaces it: the new binary starts when the old process is gone, on the same spool."""
+    """Replace the agent like systemd: the new binary starts after the old process has ended, on the same spool."""
     command = [*AGENT, "--server", server.url, "--key", "k", "--interval", "1s", "--node", "n", "--spool"]
     command += [str(tmp_path / "s"), "--no-kernel-log", "--no-journal"]
 
@@ -172,7 +172,7 @@ def test_an_agent_that_another_one_follows_loses_no_sample_and_doubles_none(serv
     samples = [(one.series, one.time_ms, one.value) for one in server.samples]
     if ending == signal.SIGTERM:
         assert len(samples) == len(set(samples))
-    # A frame that was on its way is sent again after a kill, as it was: the same sample, which counts once.
+    # After a kill, an agent resends an unacknowledged frame unchanged, so that its samples count once.
     assert len({sample[:2] for sample in samples}) == len(set(samples))
     times, values = zip(*points(), strict=True)
     assert list(values) == sorted(values)
@@ -193,7 +193,7 @@ SHORT = "import sys, time\nwhile time.process_time() < 0.3: pass"
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="the kernel reports what processes used to root alone")
 def test_jobs_that_are_shorter_than_the_interval_are_measured_or_counted_as_missed(server, tmp_path):
-    """The agent scans when it starts, and an hour later."""
+    """The agent scans at its start, and an hour later."""
     (tmp_path / "rules.toml").write_text('[[job]]\ncommand = "*work-*"\njob = "short-{2}"\n')
     command = [*AGENT, "--server", server.url, "--key", "k", "--interval", "3600s", "--spool", str(tmp_path / "s")]
     jobs = {f"short-{os.getpid()}-{number}" for number in range(6)}
@@ -220,7 +220,7 @@ def test_jobs_that_are_shorter_than_the_interval_are_measured_or_counted_as_miss
 def test_a_refusal_of_one_frame_does_not_stop_the_others(server, tmp_path):
     refusal = b'{"error": {"code": "invalid_request", "message": "no", "field": "value"}, "request_id": "X"}'
     server.refuse = lambda body: (400, {}, refusal) if any(kind == 2 for kind, _ in read_body(body)) else None
-    # A job beside it: the node's record is one frame, the job's another. Jobs of others may be on this machine, too.
+    # The records of the node and of the job are in separate frames. This machine may run jobs of other tests too.
     job = f"beside-{os.getpid()}"
     with subprocess.Popen(
         [sys.executable, "-c", "import sys; print(flush=True); sys.stdin.read()"],

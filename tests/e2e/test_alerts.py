@@ -1,4 +1,4 @@
-"""Alerts of a real server: delivered to real receivers, through kill -9, and seen by Alertmanager's own tools."""
+"""Tests of alerts of a real server: deliveries to real receivers, kill -9, and Alertmanager's own tools."""
 
 import json
 import os
@@ -56,7 +56,7 @@ def test_a_kill_between_decision_and_delivery_loses_nothing(tmp_path):
     server = serving(tmp_path, *settings(tmp_path, f"webhook_configs: [{{url: 'http://127.0.0.1:{port}/x'}}]"))
     server.start()
     try:
-        # Nobody listens: the message is decided, stored, and not delivered.
+        # Nobody listens: the server stores the message without delivering it.
         wait_until(lambda: "was not delivered" in server.output(), "a failed delivery")
         server.kill()
         with receiving(port=port) as receiver:
@@ -87,7 +87,7 @@ def test_a_kill_after_the_delivery_repeats_one_message(tmp_path):
             wait_until(kill.is_set, "the message")
             server.process.wait(30)
             server.start()
-            # The message that was under way comes again, then those of later times, each once.
+            # The interrupted message repeats; later messages arrive once each.
             wait_until(lambda: len(receiver.requests) >= 4, "the message again, and two more")
         finally:
             server.kill()
@@ -97,7 +97,7 @@ def test_a_kill_after_the_delivery_repeats_one_message(tmp_path):
 
 
 class Letters:
-    """Recipient and text of each mail that a server took."""
+    """Recipient and text of each mail that a server accepted."""
 
     def __init__(self):
         self.taken = []
@@ -109,7 +109,7 @@ class Letters:
 
 @contextmanager
 def mail(certificates):
-    """Yield the port and the letters of a mail server that demands TLS and the password of ``jobmeter``."""
+    """Yield the port and the letters of a mail server that requires TLS and the password of ``jobmeter``."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(certificates.certificate, certificates.key)
     letters = Letters()

@@ -43,11 +43,11 @@ TEXTS = (
 
 
 PRESENT_TEXTS = (TEXTS[0], TEXTS[1], "{{ humanize $value }}, {{ $labels.missing }}", TEXTS[3])
-"""Texts without template functions of a label: in vmalert they fail for an alert without the label."""
+"""Templates without functions of a label: vmalert fails to expand them for an alert without the label."""
 
 
 def rule_file(rng, texts=TEXTS):
-    """Return a random rule file; each alert has its own name."""
+    """Return a random rule file in which each alert has a unique name."""
     rules = []
     for number, expression in enumerate(EXPRESSIONS):
         query = expression.format(low=round(rng.uniform(-2, 2), 2), share=round(rng.random(), 2))

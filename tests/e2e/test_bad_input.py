@@ -1,4 +1,4 @@
-"""Bad input at every door: an error that names the field, in that door's own form, and nothing is stored."""
+"""Tests of bad input to every API: the error names the field in the API's own form, and nothing is stored."""
 
 import json
 import struct

@@ -1,4 +1,4 @@
-"""The metrics in the vendor's own SDK, with only the address changed, compared with pandas."""
+"""Metrics in the vendor's own SDK, with only the address changed, compared with pandas."""
 
 import json
 import socket
@@ -54,7 +54,7 @@ def test_a_finished_job_is_answered_whole_and_a_running_one_of_its_last_hour(sto
     start_ms, end_ms = stored.now_ms - DAY - HOUR, stored.now_ms - DAY + 1
     check(done, stored.job(DONE), start_ms, end_ms, default_step(start_ms, end_ms))
     assert empty == done
-    # The first bucket of the last hour is cut by the moment of the question.
+    # The time of the question cuts the first bucket of the last hour.
     inner = stored.now_ms - HOUR + 120_000
     found = points_of(running_one["per_node_metrics"][1]["metrics"])["gpu_utilization"]["1"]
     expected = means(stored.job(RUNNING), "gpu.utilization", 0, 2**62, 30_000)["worker-1", "gpu1"]
@@ -64,7 +64,7 @@ def test_a_finished_job_is_answered_whole_and_a_running_one_of_its_last_hour(sto
 
 
 def _raw(stored, request):
-    """One request over a socket, byte by byte; gives the status and the body."""
+    """Send one request over a socket byte by byte. Return the status and the body."""
     host, _, port = stored.server.url.removeprefix("http://").rpartition(":")
     with socket.create_connection((host, int(port)), timeout=30) as connection:
         connection.sendall(request)

@@ -1,4 +1,4 @@
-"""The agent on real controllers of version 2, in a virtual machine, beside what the kernel itself counted there."""
+"""Tests of the agent on real cgroup version 2 controllers, in a virtual machine, against the kernel's counters."""
 
 import json
 import shlex
@@ -30,7 +30,7 @@ _WRITTEN, _READ = 16, 8
 
 @dataclass(frozen=True)
 class Task:
-    """A process in a group of its own; ``job`` is what the agent makes of it."""
+    """Process in its own cgroup. ``job`` is the job that the agent derives from it."""
 
     name: str
     job: str
@@ -75,7 +75,7 @@ TASKS = (
 
 @dataclass
 class Ran:
-    """The machine after its tasks, and the server that its agent sent to."""
+    """Finished machine, and the server that received its agent's data."""
 
     server: ServerProcess
     truth: dict[str, dict[str, Any]]
@@ -83,11 +83,11 @@ class Ran:
     log: str
 
     def counted(self, task: Task, name: str) -> dict[str, float]:
-        """A file of the kernel's of a task's group."""
+        """Return the values of a kernel file of a task's cgroup."""
         return {key: float(value) for key, value in (line.split() for line in self.truth[task.name][name].splitlines())}
 
     def points(self, task: Task, metric: str, **parameters: object) -> list[float]:
-        """What the server has of a job, replica by replica."""
+        """Return the server's values of a metric of a job, replica by replica."""
         query = {"metric": metric, "by": "replica", "end": time.time_ns() // 10**6, **parameters}
         reply = self.server.call("GET", f"/api/jobmeter/v1/jobs/{task.job}/metrics?{urlencode(query)}")
         assert reply.status == 200, reply.body
@@ -117,7 +117,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
 
 
 def _drive(machine: Machine, server: ServerProcess) -> None:
-    """Let each task work as soon as the server has its job, and wait until the machine is off."""
+    """Release each task after the server has its job, and wait until the machine is off."""
 
     def is_there(path: str, text: bytes = b"") -> bool:
         assert machine.runs, machine.said("log") + machine.said("agent.log")
@@ -132,7 +132,7 @@ def _drive(machine: Machine, server: ServerProcess) -> None:
         return sum(value is not None for line in reply.json()["lines"] for _, value in line["points"])
 
     def let_go(task: Task) -> None:
-        """The agent has looked twice since the group was empty: so it has read what the group had used."""
+        """Release a task's empty cgroup after two more scans of the agent, which has then read its final counters."""
         wait_until((machine.share / f"empty-{task.name}").exists, f"the end of {task.name}", BOOT_SECONDS)
         before = looks()
         wait_until(lambda: looks() > before + 2, "two more looks", BOOT_SECONDS)

@@ -1,4 +1,4 @@
-"""The chart and the plain manifests: rendered, taken by a real API server, and no more rights than the watcher uses."""
+"""Tests of the chart and the plain manifests: rendering, a real API server, and minimal rights of the watcher."""
 
 import json
 import subprocess
@@ -78,7 +78,7 @@ def test_every_value_is_in_the_schema() -> None:
 def test_the_api_server_takes_the_chart(kubernetes: Kubernetes, values: dict[str, Any]) -> None:
     found = objects(rendered(values))
     for one in found:
-        # What the server does not know it would drop in silence: what comes back has all that was sent.
+        # The server silently drops unknown fields, so compare its answer with the sent object.
         answer = kubernetes.create(f"{_PATHS[one['kind']]}?dryRun=All", one)
         _within(one, answer, one["kind"])
     kinds = [one["kind"] for one in found]
@@ -87,7 +87,7 @@ def test_the_api_server_takes_the_chart(kubernetes: Kubernetes, values: dict[str
 
 
 def _within(sent: Any, came: Any, where: str) -> None:
-    """Everything that was sent is in what came, but for empty values and other spellings of quantities."""
+    """Check that the answer contains everything sent, apart from empty values and other spellings of quantities."""
     if isinstance(sent, dict):
         for name, value in sent.items():
             if value not in ("", [], {}, False):

@@ -1,4 +1,4 @@
-"""The verbs in processes of their own, against a real server."""
+"""Tests of commands in their own processes, against a real server."""
 
 import contextlib
 import json
@@ -20,7 +20,7 @@ FIELDS = {"id", "name", "type", "state", "project", "user", "created", "start", 
 
 @pytest.fixture(scope="module")
 def job(reach, tmp_path_factory):
-    """A job of two replicas, recorded and measured until now."""
+    """Store a job with two replicas and samples until now, and return its id."""
     now = int(time.time() * 1000)
     lines = [
         {
@@ -204,7 +204,7 @@ def test_top_on_a_terminal_is_live_until_q_or_an_interrupt(reach, job, how):
             os.write(screen, b"q")
         else:
             process.send_signal(signal.SIGINT)
-        with contextlib.suppress(OSError):  # how a terminal says that its program has left
+        with contextlib.suppress(OSError):  # the terminal's code after a program leaves its screen
             while more := os.read(screen, 65_536):
                 shown += more
         process.wait(30)

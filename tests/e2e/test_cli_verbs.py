@@ -1,4 +1,4 @@
-"""The verbs that ask and change a real server, and how jobs are named in all of them."""
+"""Tests of commands that query and change a real server, and of the names of jobs in all of them."""
 
 import json
 

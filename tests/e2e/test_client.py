@@ -1,4 +1,4 @@
-"""``jobmeter.Client`` against a real server, pandas being the oracle."""
+"""Tests of ``jobmeter.Client`` against a real server, with pandas as the oracle."""
 
 import asyncio
 import subprocess
@@ -189,7 +189,7 @@ def test_mistakes_are_answered_with_the_choices(client):
         job.compare("train-1")
     with pytest.raises(jobmeter.NotFoundError) as raised:
         client.job("tarin-1")
-    # IPython prints these lines in place of the frames inside the library.
+    # IPython prints these lines instead of the frames inside the library.
     assert raised.value._render_traceback_() == [f"NotFoundError: {raised.value.message}"]
     with pytest.raises(AttributeError, match="it has Client"):
         getattr(jobmeter, "Clinet")  # noqa: B009

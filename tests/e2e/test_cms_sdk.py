@@ -205,7 +205,7 @@ def test_pages_are_the_whole(stored):
     assert [point["timestamp"] for point in whole] == sorted(point["timestamp"] for point in whole)
     assert _joined(by_cards, 7) == whole
     assert len(by_cards) == -(-count // 7)
-    # A page begins in the middle of a counter, and its first rate is whole nevertheless.
+    # A page can begin in the middle of a counter, and still has a correct first rate.
     assert _joined(by_rates, 7) == _points(all_rates) != []
     assert _points(none) == []
 

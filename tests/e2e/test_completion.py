@@ -1,4 +1,4 @@
-"""Completion as the shells ask for it, and in a real bash."""
+"""Tests of shell completion, by the protocol of the shells and in a real bash."""
 
 import os
 import shutil
@@ -30,7 +30,7 @@ def environment(reach):
 
 
 def offered(environment, shell, line, **more):
-    """What is offered for the last word of a line."""
+    """Return the completions of the last word of a line."""
     words = line.split(" ")
     asked = {"COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1), "_JOBMETER_COMPLETE": f"{shell}_complete"}
     if shell == "fish":
@@ -101,7 +101,7 @@ def test_completion_is_empty_without_a_server(environment, tmp_path):
 
 @pytest.fixture
 def on_path(environment, tmp_path):
-    """Environment in which ``jobmeter`` is a program."""
+    """Return an environment in which ``jobmeter`` is on the path."""
     (tmp_path / "jobmeter").write_text(f'#!/bin/sh\nexec {sys.executable} -m jobmeter "$@"\n')
     (tmp_path / "jobmeter").chmod(0o755)
     return {**environment, "PATH": f"{tmp_path}{os.pathsep}{environment['PATH']}"}

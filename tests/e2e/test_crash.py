@@ -1,4 +1,4 @@
-"""kill -9 in the middle of ingest: what was acknowledged is there once, whatever the moment."""
+"""Tests of kill -9 during ingestion: every acknowledged sample is stored once."""
 
 import random
 import threading
@@ -17,7 +17,7 @@ PER_REQUEST = 50
 
 
 class Sender(threading.Thread):
-    """Sends batch after batch until the server is gone; keeps which were acknowledged."""
+    """Sends batches until the server ends, and records the acknowledged ones."""
 
     def __init__(self, server: ServerProcess, base: int, worker: int, first: int) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class Sender(threading.Thread):
 
 
 def batch(base: int, worker: int, number: int) -> bytes:
-    """50 unique samples, a second apart; the value encodes batch and position."""
+    """Return 50 unique samples, a second apart. The value encodes batch and position."""
     points = [(base + (number * PER_REQUEST + i) * 1000, number + i / 100) for i in range(PER_REQUEST)]
     return samples([row("app.number", points, job="crash", replica=f"worker-{worker}")])
 
@@ -61,7 +61,7 @@ def test_every_acknowledged_sample_survives_kill_9_once(tmp_path: Path) -> None:
         for sender in senders:
             sender.join()
             acknowledged[sender.worker] += sender.acknowledged
-            # The request that got no answer is sent again, as an agent does, together with what follows.
+            # Resend the unanswered request together with the next batches, as an agent does.
             next_number[sender.worker] = sender.number
     server.start()
     try:
@@ -73,7 +73,7 @@ def test_every_acknowledged_sample_survives_kill_9_once(tmp_path: Path) -> None:
 
 
 def check(server: ServerProcess, base: int, worker: int, numbers: list[int]) -> None:
-    """Each acknowledged sample counts once and has its value."""
+    """Check that each acknowledged sample is stored once with its value."""
     first, end = (base + number * PER_REQUEST * 1000 for number in (min(numbers), max(numbers) + 1))
     span: dict[str, Any] = {"start": first, "end": end}
     found = {}

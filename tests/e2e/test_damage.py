@@ -1,4 +1,4 @@
-"""A server whose files were damaged or lost while it was down: it says so, and claims nothing."""
+"""Tests of a server whose files were damaged or lost while it was down: it reports that, and invents nothing."""
 
 import itertools
 import json
@@ -16,24 +16,24 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.slow
 DAY, HOUR = 86_400_000, 3_600_000
 NOW = int(time.time() * 1000) // DAY * DAY
-"""The day that has begun."""
+"""Current day."""
 POINTS = 400
 
 
 def frame(days_ago: int, job: str = "hurt") -> bytes:
-    """Samples of one day before today, 15 s apart."""
+    """Return samples of an earlier day, 15 s apart."""
     begin = NOW - days_ago * DAY
     return samples([row("app.number", [(begin + at * 15_000, float(at)) for at in range(POINTS)], job=job)])
 
 
 @pytest.fixture(scope="module")
 def three_days(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data folder with samples of job ``hurt`` on each of the last three days, a part of the store for each."""
+    """Create a data folder with samples of job ``hurt`` on each of the last three days, a part of the store each."""
     data = tmp_path_factory.mktemp("three-days") / "data"
     with running(data) as server:
         for days_ago in (1, 2, 3):
             assert server.ingest(frame(days_ago)).json()["accepted"] == POINTS
-        # Samples that the journal is inserting count twice until then.
+        # Until the journal has inserted them, samples count twice.
         wait_until(lambda: server.request("GET", "/status").json()["rows"]["samples"] == 3 * POINTS, "all are counted")
         assert server.stop() == 0
     return data
@@ -46,7 +46,7 @@ def filled(three_days: Path, tmp_path: Path) -> Path:
 
 
 def part_of(data: Path, days_ago: int) -> Path:
-    """The folder of the part that holds a day's samples."""
+    """Return the folder of the part that contains a day's samples."""
     (found,) = data.glob(f"telemetry/store/*/*/{NOW // DAY - days_ago}_*")
     return found
 
@@ -86,7 +86,7 @@ def test_a_part_that_was_set_aside_is_named_everywhere(tmp_path: Path, filled: P
     hurt = part_of(data, 2)
     DAMAGE[kind](hurt)
     with running(data) as server:
-        # The other days are there: an answer says that this one is not.
+        # The other days are readable. An answer names the missing one.
         reply = server.call("GET", export(server))
         assert (reply.status, reply.body.count(b"\n")) == (200, 2 * POINTS + 1)
         assert f"samples {hurt.name} (broken-on-start)" in reply.headers["x-jobmeter-damaged"]
@@ -103,7 +103,7 @@ def test_a_part_that_was_set_aside_is_named_everywhere(tmp_path: Path, filled: P
         log = server.output()
         assert f"was set aside: samples {hurt.name} (broken-on-start), {POINTS} rows" in log
         assert f"accept the loss: remove {data}/telemetry/store/" in log
-        # Another job's samples are not in that part, and its answers say nothing of it.
+        # That part contains no samples of the other job, so its answers report no damage.
         assert server.ingest(frame(0, "whole")).status == 200
         if kind != "index deleted":
             assert "x-jobmeter-damaged" not in server.call("GET", export(server, "whole")).headers
@@ -129,25 +129,25 @@ def test_damage_that_is_found_on_reading_is_an_error_of_its_own(filled: Path) ->
         assert str(hurt) in server.output()
         assert gauge(server, "samples") == 1
         assert b"degraded" in server.call("GET", "/readyz").body
-        # A vendor's dialect tells its own internal error, and no name of ours.
+        # A vendor's API returns its own internal error, without names of ours.
         body = json.dumps(
             {"start": NOW - 4 * DAY, "end": NOW, "queries": [{"metric": "app.number", "aggregator": "sum"}]}
         )
         vendor = server.call("POST", "/api/query", body.encode(), {"Content-Type": "application/json"})
         assert vendor.status == 500
         assert hurt.name.encode() not in vendor.body
-        # The other days are read as before.
+        # The other days are readable as before.
         whole = server.call("GET", export(server, days=1))
         assert (whole.status, whole.body.count(b"\n")) == (200, POINTS + 1)
         assert hurt.name in whole.headers["x-jobmeter-damaged"]
 
 
 SENT, EACH = 6, 10
-"""Requests of a steady sender, and the samples in each."""
+"""Requests of a steady sender, and the samples in each request."""
 
 
 def steady(number: int, replica: str = "worker-0") -> bytes:
-    """A request of a sender that sends the same series again and again."""
+    """Return a request of a sender that repeats the same series."""
     begin = NOW - HOUR + number * EACH * 1000
     return samples(
         [row("app.number", [(begin + at * 1000, number + at / 100) for at in range(EACH)], "steady", replica)]
@@ -155,7 +155,7 @@ def steady(number: int, replica: str = "worker-0") -> bytes:
 
 
 def stored(server: ServerProcess) -> dict[str, set[float]]:
-    """The values that are stored of each replica of the steady sender's job."""
+    """Return the stored values of each replica of the steady sender's job."""
     path = f"{API}/jobs/steady/samples?metric=app.number&start={NOW - DAY}&end={NOW + DAY}"
     found: dict[str, set[float]] = {}
     for line in server.call("GET", path).body.splitlines():
@@ -166,7 +166,7 @@ def stored(server: ServerProcess) -> dict[str, set[float]]:
 
 @pytest.fixture(scope="module")
 def killed_while_its_journal_had_all(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Data folder with one journal segment that contains every request."""
+    """Create a data folder with a single journal segment that contains every request."""
     folder = tmp_path_factory.mktemp("killed")
     for attempt in itertools.count():
         data = folder / f"data-{attempt}"
@@ -174,11 +174,11 @@ def killed_while_its_journal_had_all(tmp_path_factory: pytest.TempPathFactory) -
             for number in range(SENT):
                 assert server.ingest(steady(number)).json()["accepted"] == EACH
             for replica in ("worker-1", "worker-2"):
-                # Senders with lists of series of their own, in which is the first sender's series too.
+                # Other senders use their own series lists, which include the first sender's series.
                 assert server.ingest(steady(0, replica) + steady(SENT)).status == 200
             server.kill()
         segments = list(data.glob("telemetry/journal/*.journal"))
-        # On a slow machine some of it may have reached the engine meanwhile.
+        # A slow machine may already have inserted some of it into the engine.
         if len(segments) == 1 and segments[0].read_bytes().count(b"4JMJ") == SENT + 2:
             return data
     raise AssertionError
@@ -213,7 +213,7 @@ def test_a_flipped_bit_in_a_journal_loses_only_the_samples_of_its_record(
             assert f"{lost} rows lost" in told.stdout
         else:
             assert "every sample in it was recovered" in server.output()
-        # What is sent again is found at once.
+        # The server recognizes repeated data at once.
         assert server.ingest(steady(0)).json()["accepted"] == EACH
         assert stored(server)["worker-0"] == values
 
@@ -234,7 +234,7 @@ def test_a_lost_registry_beside_samples_is_no_new_start(filled: Path) -> None:
     saved = {path.name: path.read_bytes() for path in data.glob("registry.db*")}
     without(data, "registry.db")
     assert "jobmeter serve --new-registry" in fails(data)
-    # Trying did not make it one that has a key.
+    # The failed attempt did not create a key.
     assert "jobmeter serve --new-registry" in fails(data)
     (data / "registry.db").write_bytes(b"")
     assert "the registry is empty, but" in fails(data)
@@ -245,7 +245,7 @@ def test_a_lost_registry_beside_samples_is_no_new_start(filled: Path) -> None:
         assert server.call("GET", export(server)).body.count(b"\n") == 3 * POINTS + 1
     without(data, "registry.db")
     with running(data, "--new-registry") as server:
-        # The key file is one of the new registry's.
+        # The key file belongs to the new registry.
         assert server.request("GET", "/jobs").json()["total"] == 0
         assert server.stop() == 0
     with running(data) as server:

@@ -1,4 +1,4 @@
-"""``make demo`` and the example with the real trace, in processes of their own."""
+"""Tests of ``make demo`` and of the example with the real trace, in their own processes."""
 
 import os
 import re

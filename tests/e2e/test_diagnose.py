@@ -1,4 +1,4 @@
-"""Real jobs with a known fault, on a real server: each appears in the findings and in the events."""
+"""Tests of the diagnosis of real jobs with a known fault on a real server, by findings and events."""
 
 import json
 import os
@@ -35,7 +35,7 @@ def check(script, server):
     findings = run(script, server, {**os.environ, **server.environment})
     if findings is None:
         pytest.skip("no such control group can be made here")
-    # Where other tests leave no CPU to the agent, its samples have a gap, and the finding about it is right.
+    # If other tests leave no CPU to the agent, its samples have a gap, and the finding about it is right.
     roots = {one.rule for one in findings if one.role is FindingRole.ROOT} - {"agent_gap"}
     assert roots == ({script.rule} if script.rule else set()), findings
 

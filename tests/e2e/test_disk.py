@@ -1,4 +1,4 @@
-"""A full disk and a read-only folder: said clearly, nothing acknowledged, and well again when there is space."""
+"""Tests of a full disk and a read-only folder: clear errors, no false acknowledgement, recovery with free space."""
 
 import os
 import subprocess
@@ -16,7 +16,7 @@ from tests.support.waiting import wait_until
 
 
 def mounted(where: Path, *options: str) -> bool:
-    """True when a small file system of its own could be mounted there."""
+    """True if a small file system could be mounted there."""
     where.mkdir(exist_ok=True)
     return (
         subprocess.run(["mount", "-t", "tmpfs", *options, "tmpfs", where], capture_output=True, check=False).returncode
@@ -53,7 +53,7 @@ def test_a_full_disk_is_refused_clearly_and_recovers(small_disk: Path) -> None:
     with running(small_disk / "data") as server:
         assert server.ingest(body(1)).status == 200
         filler = small_disk / "filler"
-        # Without a buffer: what did not fit would be written once more when the file is closed.
+        # Unbuffered: otherwise the close of the file would repeat the failed write.
         with filler.open("wb", buffering=0) as file, suppress(OSError):
             while True:
                 file.write(b"\0" * 65_536)

@@ -1,4 +1,4 @@
-"""``jobmeter doctor`` as people start it, beside a real server."""
+"""Tests of ``jobmeter doctor`` as a process, beside a real server."""
 
 import json
 

@@ -138,7 +138,7 @@ def test_tasks_are_listed_page_by_page_and_by_resource_group(server):
     assert [len(page) for page in pages] == [PAGE, PAGE, 4]
     listed = [task for page in pages for task in page]
     assert (len(listed), set(listed)) == (len(made), set(made))
-    assert (listed[-1], listed[0]) == (made[0], made[-1])  # the newest first
+    assert (listed[-1], listed[0]) == (made[0], made[-1])  # newest first
     small, large, of_group, forged = ask(
         _ask(server, "list_diagnostic_results", MaxResults=1),
         _ask(server, "list_diagnostic_results", DiagType="Paged", MaxResults=1_000),

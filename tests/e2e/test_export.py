@@ -1,4 +1,4 @@
-"""Raw exports of a real server, to clients that read, leave, or are cut off; and refusals of bodies under way."""
+"""Tests of raw exports of a real server to clients that read, leave or lose the connection, and of refused bodies."""
 
 import http.client
 import io
@@ -28,7 +28,7 @@ VALUES = np.round(np.random.default_rng(4).random((SERIES, EACH)), 6)
 
 
 def _many() -> bytes:
-    """Build a payload of 960,000 samples. ``tests.support.frames`` would take long: it writes value by value."""
+    """Build a payload of 960,000 samples. ``tests.support.frames`` is too slow, because it encodes value by value."""
     out = struct.pack("<II", SERIES, SERIES * EACH)
     for at in range(SERIES):
         texts = ("gpu.utilization", "", "", "n1", f"gpu{at}", "big", "worker-0", "0")
@@ -71,7 +71,7 @@ def test_a_client_that_hangs_up_frees_its_memory(server: ServerProcess) -> None:
             asked = f"GET {_path('json')} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {server.token}\r\n\r\n"
             line.sendall(asked.encode())
             assert line.recv(1000).startswith(b"HTTP/1.1 200")
-            # It is the only one of this key that may be under way.
+            # This key may have only one export at a time.
             assert server.call("GET", _path("csv")).status == 429
         wait_until(lambda: server.call("HEAD", _path("csv")).status == 200)
         wait_until(lambda: 'jobmeter_work{lane="read"} 0.0' in _metrics(server))
@@ -83,7 +83,7 @@ def _metrics(server: ServerProcess) -> str:
 
 @pytest.fixture(scope="module")
 def larger(server: ServerProcess) -> ServerProcess:
-    """With more samples than one export may have."""
+    """Create more samples than one export may contain."""
     points = [(START + 200 * at, 0.5) for at in range(EACH, EACH + 20)]
     body = samples([row("gpu.utilization", points, job="big", node="n1", device=f"gpu{at}") for at in range(SERIES)])
     assert server.ingest(body).status == 200
@@ -134,7 +134,7 @@ def test_a_body_that_is_too_large_gets_its_answer(server: ServerProcess, size: i
     assert reply.headers["connection"] == "close"
     chunks = (b"x" * 2**16 for _ in range(size // 2**16 + 1))
     assert urllib3.request("POST", url, body=chunks, headers=headers, retries=False).status == 413
-    if size <= 2 * 2**24:  # twice the limit is read; a client that looks up only at its end gets its answer
+    if size <= 2 * 2**24:  # the server reads twice the limit, for clients that read only at the end
         assert server.call("POST", f"{API}/ingest", b"x" * size).status == 413
 
 

@@ -1,4 +1,4 @@
-"""Jobs of a real Flink as ``jobmeter scheduler flink`` tells them, through the vendor's SDK, beside Flink's REST."""
+"""Jobs of a real Flink that ``jobmeter scheduler flink`` reports, through the vendor's SDK, beside Flink's REST API."""
 
 import json
 import math
@@ -53,7 +53,7 @@ EXACT = {
     f"{JVM}GarbageCollector.ConcurrentMarkSweep.Time": f"tm {JVM}{OLD}.Time",
     f"{JVM}GarbageCollector.ConcurrentMarkSweep.Count": f"tm {JVM}{OLD}.Count",
 }
-"""Names of the vendor's table, and the metric of Flink that each is, in its own unit."""
+"""Metric of Flink for each name of the vendor's table, in Flink's own unit."""
 IN_MS = {"taskLatency.sum": "busyTimeMsPerSecond", "waitOutput.sum": "backPressuredTimeMsPerSecond"}
 
 
@@ -77,7 +77,7 @@ def server(flink: Flink, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
 
 
 def collect(flink: Flink, server: ServerProcess) -> None:
-    """Ask Flink once, as a user does."""
+    """Run the collector once, as a user does."""
     done = run_cli(
         *("scheduler", "flink", "--rest", flink.url, "--cluster", "t", "--once"),
         environment={
@@ -95,12 +95,12 @@ def job_of(server: ServerProcess, job: str) -> dict[str, Any]:
 
 
 def task_managers(found: dict[str, Any]) -> list[dict[str, Any]]:
-    """The replicas of a job but the job manager, which its checkpoints are told of."""
+    """Return the replicas of a job without the job manager, which reports checkpoints."""
     return [one for one in found["replicas"] if one["name"] != "jobmanager"]
 
 
 def foas(server: ServerProcess, job: str, names: list[str], start: int, aggregator: str) -> Any:
-    """What the SDK is given for these metrics since ``start``, in one point each."""
+    """Return the SDK's answer for these metrics since ``start``, with one point each."""
     queries = [
         {"metric": f"blink.default.{job}.{name}", "downsample": "1h-avg", "granularity": "1h", "aggregator": aggregator}
         for name in names
@@ -122,7 +122,7 @@ def foas(server: ServerProcess, job: str, names: list[str], start: int, aggregat
 
 
 def says(flink: Flink, job: str) -> dict[str, list[float]]:
-    """Every metric of a job, its subtasks and its task managers that Flink's REST has: the values of each."""
+    """Return the values of each metric of a job, its subtasks and its task managers in Flink's REST API."""
     found: dict[str, list[float]] = {}
     paths = [("job", f"/jobs/{job}/metrics")]
     paths += [("task", f"/jobs/{job}/vertices/{one['id']}/metrics") for one in flink.get(f"/jobs/{job}")["vertices"]]
@@ -132,7 +132,7 @@ def says(flink: Flink, job: str) -> dict[str, list[float]]:
         for first in range(0, len(names), 30):
             for one in flink.get(f"{path}?get={','.join(names[first : first + 30])}"):
                 name = one["id"].partition(".")[2] if kind == "task" else one["id"]
-                with suppress(ValueError):  # some are words
+                with suppress(ValueError):  # some values are words
                     found.setdefault(f"{kind} {name}", []).append(float(one["value"]))
     return found
 
@@ -140,7 +140,7 @@ def says(flink: Flink, job: str) -> dict[str, list[float]]:
 def test_the_sdk_gets_what_flink_says_at_the_same_moment(
     flink: Flink, server: ServerProcess, jobs: dict[str, str]
 ) -> None:
-    """Flink's values change only when it collects them: what is the same before and after was so between."""
+    """Flink changes its values only at a collection, so a value that is equal before and after was constant between."""
     job = jobs["windows"]
     wait_until(lambda: says(flink, job).get("task sums[7]__Writer.numRecordsInPerSecond", [0.0])[0] > 0, "windows", 90)
 

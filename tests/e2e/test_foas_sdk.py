@@ -1,4 +1,4 @@
-"""The vendor's own SDK for Flink against a real server, with nothing but the endpoint changed."""
+"""Tests of the vendor's own SDK for Flink against a real server, with nothing but the endpoint changed."""
 
 import http.client
 import json
@@ -41,7 +41,7 @@ pytestmark = [
 
 
 def _samples(end_ms):
-    """Three replicas over twenty minutes, with gaps; values of another size for each metric, some of them by task."""
+    """Return samples of three replicas over twenty minutes, with gaps, a scale for each metric, and some with tasks."""
     random = np.random.default_rng(11)
     rows = []
     for at, (name, metric) in enumerate(METRICS.items()):
@@ -69,7 +69,7 @@ def _jobs(end_ms):
 
 @pytest.fixture(scope="module")
 def ask():
-    """Question of the SDK, one after the other, in a process of its own; gives the answers."""
+    """Yield a function that sends requests to the SDK, one after the other, in its own process."""
     command = [PYTHON, SCRIPT]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
@@ -170,7 +170,7 @@ def _key(server, **values):
 
 
 def _points(own, downsample_ms, function, granularity_ms, aggregator):
-    """{second: value} by pandas: each series in its buckets, and these joined by the granularity."""
+    """Compute {second: value} with pandas: bucket each series, and join the buckets by the granularity."""
     series = ["replica", "task", own.time // downsample_ms * downsample_ms]
     buckets = own.groupby(series)["value"].agg(AGGREGATIONS[function])
     buckets = buckets.reset_index()
@@ -215,11 +215,11 @@ FUNCTIONS = {
     "mimmax": "max",
     "ep90r7": lambda values: values.quantile(0.9),
 }
-"""OpenTSDB's functions, as pandas has them."""
+"""Functions of OpenTSDB, written in pandas."""
 
 
 def _lines(own, downsample_ms, function, aggregator, rate, keys):
-    """{values of the grouping tags: {second: value}}: buckets of each series, rates of these, then joined."""
+    """Compute {grouping tags: {second: value}}: buckets of each series, then rates, then the aggregate."""
     buckets = own.groupby(["replica", "task", own.time // downsample_ms * downsample_ms])["value"]
     points = buckets.agg(FUNCTIONS[function]).reset_index()
     if rate:
@@ -237,7 +237,7 @@ def _lines(own, downsample_ms, function, aggregator, rate, keys):
 
 
 def test_every_part_of_opentsdbs_query_equals_pandas(stored, ask):
-    """Random queries: functions, rates, filters, wildcards, seconds and relative times."""
+    """Compare random queries with functions, rates, filters, wildcards, seconds and relative times."""
     server, frame, end_ms = stored
     random = np.random.default_rng(31)
     metrics = [name for at, name in enumerate(METRICS) if at % 3 == 0]
@@ -259,7 +259,7 @@ def test_every_part_of_opentsdbs_query_equals_pandas(stored, ask):
         function = str(random.choice(sorted(FUNCTIONS)))
         aggregator = str(random.choice([*sorted(FUNCTIONS), "none"]))
         selection, keys, replicas = selections[random.integers(len(selections))]
-        # Whole steps: then the range cuts none of them, nor the one before it that a rate needs.
+        # Use whole steps, so that the range cuts neither a step nor the step before it that a rate needs.
         start_ms, last_ms = end_ms - 600_000, end_ms - 60_000
         rate = bool(random.integers(2))
         form = number % 2
@@ -331,7 +331,7 @@ def test_what_the_job_manager_would_say(stored, ask):
     def last(name):
         own = frame[frame.name == name]
         own = own[own.time // 3_600_000 == own.time.max() // 3_600_000]
-        # Series of one replica, which a label tells apart, have their mean.
+        # Series of one replica that differ only in a label are averaged.
         return own.sort_values("time").groupby(["replica", "task"]).value.last().groupby("replica").mean().max()
 
     found = json.loads(json.loads(checkpoints["body"])["Checkpoints"])
@@ -415,7 +415,7 @@ def test_every_encoding_and_form(stored, ask):
 
 
 def _post(server, path, values, **headers):
-    """One call as any HTTP client sends it, with a token."""
+    """Send one request as any HTTP client does, with a token."""
     connection = http.client.HTTPConnection(server.url.partition("//")[2], timeout=60)
     head = {"Authorization": f"Bearer {server.admin['token']}", "Content-Type": "application/x-www-form-urlencoded"}
     try:

@@ -1,6 +1,6 @@
-"""GPUs that fail under a running agent: the real agent and server, and a fake of the driver's library.
+"""Tests of GPUs that fail under a running agent: the real agent and server, with a fake driver library.
 
-One agent goes through everything without a restart, while its other metrics arrive.
+The agent stays the same process throughout, and its other metrics keep arriving.
 """
 
 import json
@@ -27,7 +27,7 @@ EVERY_GPU = sorted(f"gpu{number}" for number in range(4))
 
 
 class Node:
-    """A node with four GPUs, its agent, and what the server knows of it."""
+    """Node with four GPUs, its agent, and the server's view of it."""
 
     def __init__(self, folder: Path, server: ServerProcess, stack: ExitStack) -> None:
         self.server = server
@@ -48,14 +48,14 @@ class Node:
         return process
 
     def newest(self, metric: str, by: str = "device") -> dict[str, int]:
-        """By device, when its last bucket of a metric begins, of those of the last ten seconds."""
+        """Return the start of each device's last bucket of a metric, within the last ten seconds."""
         path = "/api/jobmeter/v1/nodes/n1/metrics"
         reply = self.server.call("GET", path, metric=metric, by=by, since="10s", step="1s")
-        lines = reply.json()["lines"] if reply.status == 200 else ()  # the node is not there yet
+        lines = reply.json()["lines"] if reply.status == 200 else ()  # the server does not yet know the node
         return {line["device"] or "": line["points"][-1][0] for line in lines}
 
     def is_measured(self, *devices: str) -> bool:
-        """True when these devices, and no others, have a GPM value since now."""
+        """Return True if these devices, and no others, have a GPM value since now."""
         now_ms = SystemClock().now_ms()
         found: list[str] = []
         wait_until(lambda: self.newest("node.load1", "node").get("", 0) > now_ms + 1_000, "a look of the agent")
@@ -67,7 +67,7 @@ class Node:
         return [(one["reason"], one["job"], one["subject"]) for one in json.loads(done)]
 
     def states(self) -> dict[str, str]:
-        """The devices that are not measured, with their states, as `jobmeter nodes` has them."""
+        """Return the unmeasured devices with their states, from `jobmeter nodes`."""
         (node,) = json.loads(self.cli("nodes"))
         return {one["device"]: one["state"] for one in node["info"].get("devices", ()) if "state" in one}
 
@@ -88,11 +88,11 @@ def node(tmp_path: Path) -> Iterator[Node]:
 
 
 def test_an_agent_measures_what_is_left_and_what_comes_back(node: Node) -> None:
-    # The driver's library is not there yet: the host is measured.
+    # Before the driver library exists, the agent measures the host.
     wait_until(lambda: node.newest("node.load1", "node"), "the host is measured")
     assert node.newest("gpu.power") == {}
 
-    # It comes; one GPU may not be opened, and one of the job's is lost.
+    # The library appears; one GPU cannot be opened, and one GPU of the job is lost.
     node.driver.devices[3].fail(4, Call.HANDLE)
     node.driver.install()
     wait_until(lambda: node.is_measured("gpu0", "gpu1", "gpu2"), "the library is found")
@@ -105,14 +105,14 @@ def test_an_agent_measures_what_is_left_and_what_comes_back(node: Node) -> None:
     assert finding["severity"] == "critical"
     assert "lost" in finding["evidence"][0]["text"]
 
-    # Both come back.
+    # Both recover.
     for device in node.driver.devices:
         device.answer()
     wait_until(lambda: node.is_measured(*EVERY_GPU), "both are back")
     wait_until(lambda: node.states() == {}, "the node says so")
     assert ("GpuBack", JOB, "device gpu1") in node.events()
 
-    # A call to one blocks: the host and the other GPUs go on.
+    # A call to one GPU blocks: the host and the other GPUs continue.
     node.driver.devices[2].block(1, Call.POWER)
     wait_until(lambda: node.is_measured("gpu0", "gpu1", "gpu3"), "a GPU blocks alone")
     wait_until(lambda: ("DeviceHangs", "", "device gpu2") in node.events(), "the event")

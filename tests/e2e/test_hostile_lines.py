@@ -1,4 +1,4 @@
-"""Log lines and questions for them that mean harm: bounded or refused by name, and nothing else is disturbed."""
+"""Tests of malicious log lines and log queries: they are limited or refused by name, and disturb nothing else."""
 
 import json
 import time
@@ -40,7 +40,7 @@ def server(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def undisturbed(server):
-    """Whatever a test did, the next sender and the next question are served as ever."""
+    """Check after each test that the server still serves the next sender and the next question."""
     yield
     assert server.ingest(make_logs_frame([system_line(0, "calm", node="calm")])).json()["lines"] == 1
     assert [line["text"] for line in lines_of(server, "calm")] == ["calm"]

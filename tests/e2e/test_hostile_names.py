@@ -1,4 +1,4 @@
-"""Names, log lines and messages that would steer a terminal, shown on one by every verb."""
+"""Tests of names, log lines and messages with terminal control sequences, shown on a terminal by every command."""
 
 import json
 import re
@@ -16,7 +16,7 @@ from tests.support.terminal import Terminal
 pytestmark = pytest.mark.slow
 
 EVIL = "\u202e\u2066\u200f\x9b31m\x1b]0;owned\x07"
-"""Turns the direction of text, sets a colour by a control of one byte, sets the title of the window."""
+"""Text that changes the writing direction, sets a colour by a one-byte control, and sets the window title."""
 NOW = int(time.time() * 1000)
 SHOWN = {
     "jobs": "",
@@ -48,7 +48,7 @@ NOTHING_OF_OTHERS = {
     *("run", "demo", "serve", "agent", "scheduler", "import", "open", "doctor", "backup", "restore", "size"),
     "migrate-store",
 }
-"""Verbs that show nothing that was stored."""
+"""Commands that show no stored text."""
 MORE = ("logs j1", "logs --node n1", "logs --node n1 --json", "jobs --json", "show j1 --json", "key list --json")
 
 

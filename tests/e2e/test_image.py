@@ -1,6 +1,6 @@
-"""The image of ``deploy/Containerfile`` as the chart's agents run it, on a real node.
+"""Tests of the image of ``deploy/Containerfile``, run like the chart's agents on a real node.
 
-JOBMETER_IMAGE names an image that podman has: `podman build -f deploy/Containerfile -t localhost/jobmeter:0.1.0 .`
+JOBMETER_IMAGE names an image of podman: `podman build -f deploy/Containerfile -t localhost/jobmeter:0.1.0 .`
 """
 
 import os
@@ -25,7 +25,7 @@ IMAGE = os.environ.get("JOBMETER_IMAGE", "")
 
 @pytest.fixture(scope="module")
 def kubernetes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubernetes]:
-    """A cluster that has the image."""
+    """Yield a cluster that has the image."""
     needs_image()
     archive = tmp_path_factory.mktemp("image") / "image.tar"
     subprocess.run(["podman", "save", "--format", "docker-archive", "-o", str(archive), IMAGE], check=True, timeout=200)

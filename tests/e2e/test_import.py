@@ -1,4 +1,4 @@
-"""What is imported is what is read: against pandas, from every format, whatever the order and however often."""
+"""Tests of imports: answers equal pandas for every format, in any order and after repetitions."""
 
 import io
 import json
@@ -13,7 +13,7 @@ START = int(time.time() * 1000) // HOUR * HOUR - 6 * HOUR
 
 
 def trace(job: str, seed: int) -> pd.DataFrame:
-    """Three replicas with two GPUs each, a sample every 57 s with gaps, for five hours; shuffled, some rows twice."""
+    """Return five shuffled hours of three replicas with two GPUs each: samples 57 s apart, gaps and duplicates."""
     random = np.random.default_rng(seed)
     frames = []
     for replica in range(3):
@@ -38,7 +38,7 @@ def trace(job: str, seed: int) -> pd.DataFrame:
 
 
 def expected(frame: pd.DataFrame, step: int, by: list[str]) -> pd.DataFrame:
-    """Bucket means of each device; the mean of the members' bucket means."""
+    """Compute the bucket means of each device, and the mean of the bucket means of a group."""
     last_rows = frame.drop_duplicates(["replica", "device", "time"], keep="last")
     buckets = last_rows.assign(time=last_rows["time"] // step * step)
     members = buckets.groupby(["replica", "device", "time"], as_index=False)["value"].mean()

@@ -1,4 +1,4 @@
-"""``jobmeter agent --job-rules`` with processes without tags or a scheduler."""
+"""Tests of ``jobmeter agent --job-rules`` with processes that have neither tags nor a scheduler."""
 
 import subprocess
 import sys

@@ -1,7 +1,7 @@
-"""A job of each kind, as its scheduler has it, asked for through each vendor's API: state, times, exit and replicas.
+"""Jobs of each scheduler, read through each vendor's API: state, times, exit status and replicas.
 
-What the schedulers say was recorded: ``sacct`` of Slurm 22.05, the API server of Kubernetes 1.20.2, the job manager of
-Flink 1.20.5. The server gets the records that ``jobmeter scheduler`` makes of it. A run of the machine's own is real.
+The scheduler outputs were recorded: ``sacct`` of Slurm 22.05, the API server of Kubernetes 1.20.2, and the job manager
+of Flink 1.20.5. The server receives the records that ``jobmeter scheduler`` makes of them. A local run is real.
 """
 
 import json
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.slow
 
 @dataclass(frozen=True)
 class Said:
-    """What the scheduler says of a job: times in epoch milliseconds, ``exits`` by replica where it tells them."""
+    """Facts of a job by its scheduler: times in epoch milliseconds, and known exit statuses by replica."""
 
     state: str
     start: int | None
@@ -68,7 +68,7 @@ SLURM = [
 
 
 def _cluster_jobs() -> dict[str, Said]:
-    """By the recorded events of the API server itself."""
+    """Read the jobs from the recorded events of the API server."""
     jobs = {event["object"]["metadata"]["name"]: event["object"] for event in map(json.loads, recorded("jobs"))}
     exits: dict[str, dict[str, int | None]] = {
         "two": {"worker-0": 0, "worker-1": 0},
@@ -100,7 +100,7 @@ EXPECTED = {
 
 
 def _flink_jobs(manager: Recording, found: list[JobRecord]) -> dict[str, Said]:
-    """By the overview of the job manager; task managers have no exit status."""
+    """Read the jobs from the overview of the job manager. Task managers have no exit status."""
     names: dict[str, set[str]] = {}
     for record in found:
         names.setdefault(record.job_id, set()).update(
@@ -157,7 +157,7 @@ JOBS = [str(number) for number in range(31, 38)] + ["two", "oom", "exit3", "agai
 
 ALL = ("native", "pai-dlc", "modelarts", "baseten")
 ASKED = [(api, job) for api in ALL for job in JOBS] + [("foas", job) for job in IDS.values()]
-"""The jobs that each API has: that of Flink has those of Flink alone."""
+"""Jobs of each API. The Flink API has only Flink's jobs."""
 
 
 @pytest.mark.parametrize(("api", "job"), ASKED)
@@ -200,7 +200,7 @@ def _modelarts(server: ServerProcess, job: str, said: Said) -> tuple[Any, Any]:
         phases[said.state],
         said.start,
         lived,
-        said.replicas or {"worker-0"},  # of a job that never ran it names the task that there would be
+        said.replicas or {"worker-0"},  # of a job that never ran, it names the task that it would have had
         {name: code for name, code in said.exits.items() if code is not None},
     )
 
@@ -221,7 +221,7 @@ def _foas(server: ServerProcess, job: str, said: Said) -> tuple[Any, Any]:
     listed = [_ok(server.call("GET", f"{path}?{urlencode(query)}")) for query in asked]
     found = [one for page in listed for one in page["Instances"]["Instance"] if one["EngineJobHandler"] == job]
     one = found[0]
-    # Their SUCCESS is of batch runs alone: a stream that came to its end is TERMINATED.
+    # SUCCESS is for batch runs alone: a stream that has ended is TERMINATED.
     words = {"Succeeded": "TERMINATED", "Failed": "FAILED", "Stopped": "TERMINATED", "Running": "RUNNING"}
     return (one["ActualState"], one.get("StartTime"), one.get("EndTime")), (words[said.state], said.start, said.end)
 

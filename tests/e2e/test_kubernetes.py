@@ -1,4 +1,4 @@
-"""Jobs of a real Kubernetes as ``jobmeter scheduler`` tells them, beside what the API server itself says."""
+"""Jobs of a real Kubernetes that ``jobmeter scheduler`` reports, beside the API server's own facts."""
 
 import subprocess
 import sys
@@ -31,7 +31,7 @@ def server(kubernetes: Kubernetes, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.fixture(scope="module")
 def watching(kubernetes: Kubernetes, server: ServerProcess) -> Iterator[Path]:
-    """``jobmeter scheduler kubernetes`` as a user starts it; its log."""
+    """Run ``jobmeter scheduler kubernetes`` as a user starts it; yield its log."""
     log = server.data.with_name("scheduler.log")
     command = [sys.executable, "-m", "jobmeter", "scheduler", "kubernetes", "--cluster", "c", "--interval", "1s"]
     options = ["--server", server.url, "--key", server.token, "--kubeconfig", str(kubernetes.kubeconfig)]
@@ -44,7 +44,7 @@ def watching(kubernetes: Kubernetes, server: ServerProcess) -> Iterator[Path]:
 
 
 def make(kubernetes: Kubernetes, name: str, script: str, **spec: Any) -> str:
-    """A Job that runs these lines; its name."""
+    """Create a Job that runs a shell script, and return its name."""
     memory, restart = spec.pop("memory", "32Mi"), spec.pop("restart", "Never")
     template = {"spec": pod_spec(script, memory=memory, restart=restart)}
     body = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}}
@@ -68,7 +68,7 @@ def attempts(job: dict[str, Any]) -> list[tuple[Any, ...]]:
 
 
 def same_as_the_api(kubernetes: Kubernetes, found: dict[str, Any]) -> None:
-    """Times of the job and of its pods are those of the API server."""
+    """Check that the times of the job and of its pods equal the times of the API server."""
     name = found["job"]["id"]
     says = kubernetes.get(f"/apis/batch/v1/namespaces/default/jobs/{name}")
     assert _iso(found["job"]["created"]) == says["metadata"]["creationTimestamp"]

@@ -1,6 +1,6 @@
-"""What pods of a real Kubernetes use, measured by an agent of the node, in the jobs of the cluster's watcher.
+"""Usage of pods of a real Kubernetes, measured by the agent of the node, in the jobs of the cluster's watcher.
 
-The table at the end has rows for each pod: its replica, attempts, use, node, states and ends beside the API server's.
+The final table compares each pod with the API server: its replica, attempts, usage, node, states and ends.
 """
 
 import json
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("kubernetes"), pytest.ma
 
 BUSY = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; "
 CRDS = {
-    # kind: (group, version, plural, labels of its pods by their number)
+    # kind: (group, version, plural, labels of its pods by number)
     "JobSet": ("jobset.x-k8s.io", "v1alpha2", "jobsets"),
     "PyTorchJob": ("kubeflow.org", "v1", "pytorchjobs"),
     "MPIJob": ("kubeflow.org", "v2beta1", "mpijobs"),
@@ -77,7 +77,7 @@ PODS: dict[str, list[tuple[str, dict[str, str]]]] = {
 
 @dataclass
 class Table:
-    """Rows of (subject, what, whether it holds), printed at the end."""
+    """Rows of (subject, property, result), printed at the end."""
 
     rows: list[tuple[str, str, bool, str]] = field(default_factory=list)
 
@@ -115,7 +115,7 @@ def started(log: Path, *words: str) -> Iterator[subprocess.Popen[bytes]]:
 
 @pytest.fixture(scope="module")
 def server(kubernetes: Kubernetes, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """A server, the cluster's watcher and the node's agent, as a user starts them."""
+    """Run a server, the cluster's watcher and the node's agent, as a user starts them."""
     folder = tmp_path_factory.mktemp("joined")
     with running(folder / "data") as found:
         common = ("--server", found.url, "--key", found.token, "--cluster", "c", "--interval", "1s")
@@ -126,7 +126,7 @@ def server(kubernetes: Kubernetes, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 def define(kubernetes: Kubernetes, kind: str) -> None:
-    """A kind as its operator's installation defines it, without its schema."""
+    """Define a kind as its operator does, without its schema."""
     group, version, plural = CRDS[kind]
     name = kind.removeprefix("Volcano")
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
@@ -145,7 +145,7 @@ def define(kubernetes: Kubernetes, kind: str) -> None:
 
 
 def own(kubernetes: Kubernetes, kind: str) -> str:
-    """An object of that kind, and the pods that its operator would make of it; its name."""
+    """Create an object of that kind, with the pods that its operator would create, and return its name."""
     group, version, plural = CRDS[kind]
     path, api = f"/apis/{group}/{version}/namespaces/default/{plural}", f"{group}/{version}"
     wait_until(lambda: kubernetes.asked(path), f"the kind {kind}")
@@ -160,7 +160,7 @@ def own(kubernetes: Kubernetes, kind: str) -> str:
 
 
 def pods_of(kubernetes: Kubernetes, name: str) -> list[dict[str, Any]]:
-    """The pods that say, through their owners, that they belong to it."""
+    """Return the pods whose owners lead to the object."""
     pods: list[dict[str, Any]] = kubernetes.get("/api/v1/namespaces/default/pods")["items"]
     return [pod for pod in pods if pod["metadata"]["name"].startswith(f"{name}-") or pod["metadata"]["name"] == name]
 
@@ -170,7 +170,7 @@ def jobs(server: ServerProcess) -> dict[str, dict[str, Any]]:
 
 
 def measured(server: ServerProcess, job: str) -> dict[tuple[str, int], float]:
-    """The CPU seconds of each attempt of each replica that has samples: the greatest reading of its counter."""
+    """Return the CPU seconds of each attempt of each measured replica: the greatest value of its counter."""
     lines = server.call("GET", f"/api/jobmeter/v1/jobs/{job}/samples", metric="cpu.time").body.splitlines()
     return _counters(lines)
 
@@ -185,9 +185,9 @@ def _counters(lines: list[bytes]) -> dict[tuple[str, int], float]:
 
 
 def runs_of(pod: dict[str, Any]) -> list[tuple[str, int | None, str]]:
-    """The runs of a pod's container that have ended, oldest first: state, exit status, reason.
+    """Return the ended runs of a pod's container, oldest first: state, exit status, reason.
 
-    The API server has the last two of them; in these tests all runs of a container end alike.
+    The API server has only the last two runs. In these tests all runs of a container end alike.
     """
     (status,) = pod["status"]["containerStatuses"]
     ends = [status[key]["terminated"] for key in ("state", "lastState") if "terminated" in status.get(key, {})]
@@ -197,7 +197,7 @@ def runs_of(pod: dict[str, Any]) -> list[tuple[str, int | None, str]]:
 
 
 def compare(table: Table, kubernetes: Kubernetes, server: ServerProcess, name: str, replicas: list[str]) -> None:
-    """Rows for a job: its pods by the API server, in the order of their creation, and what Jobmeter has of each."""
+    """Add rows for a job: its pods by the API server, in order of creation, beside Jobmeter's facts of each."""
     found = job_of(server, name)
     pods = sorted(pods_of(kubernetes, name), key=lambda pod: pod["metadata"]["creationTimestamp"])
     table.check(name, "replicas", sorted({one["name"] for one in found["replicas"]}), sorted(set(replicas)))
@@ -235,7 +235,7 @@ def job_of(server: ServerProcess, name: str) -> dict[str, Any]:
 
 
 def ended(server: ServerProcess, name: str, count: int) -> bool:
-    """Whether so many attempts are known to have ended, and the job with them."""
+    """Return True if that number of attempts, and the job, have ended."""
     reply = server.call("GET", f"/api/jobmeter/v1/jobs/{name}")
     replicas = reply.json()["replicas"] if reply.status == 200 else []
     return sum(one["state"] in {"Succeeded", "Failed"} for one in replicas) >= count

@@ -1,4 +1,4 @@
-"""Two namespaces of a real API server: what one writes into its objects gives it nothing of the other's jobs."""
+"""Two namespaces of a real API server: the objects of one namespace reveal nothing of the other's jobs."""
 
 import subprocess
 import sys
@@ -35,7 +35,7 @@ def pods_of(kubernetes: Kubernetes, namespace: str) -> dict[str, str]:
 
 
 def replicas(server: ServerProcess) -> dict[str, set[str]]:
-    """The pods of all jobs, by the namespace of the job."""
+    """Return the pods of all jobs, by the namespace of the job."""
     found: dict[str, set[str]] = {}
     for job in server.call("GET", "/api/jobmeter/v1/jobs").json()["jobs"]:
         body = server.call("GET", f"/api/jobmeter/v1/jobs/{job['id']}?project={job['project']}").json()
@@ -72,7 +72,7 @@ def test_a_namespace_gets_no_pod_and_no_job_of_another(kubernetes: Kubernetes, t
         with (tmp_path / "log").open("wb") as output:
             process = subprocess.Popen([*command, *options], stdout=output, stderr=output, start_new_session=True)
         try:
-            # The garbage collector deletes what names an owner that is not there: some may be gone before the list.
+            # The garbage collector deletes objects with a missing owner, so some may be gone before the list.
             wait_until(lambda: replicas(server).get(victim, set()) >= victims, "the victim's job")
             there = hostile & set(pods_of(kubernetes, attacker))
             wait_until(lambda: replicas(server).get(attacker, set()) >= there, "the attacker's pods")

@@ -1,4 +1,4 @@
-"""Ranks of real launchers: what ``jobmeter agent`` makes of processes that MPI and Dask started."""
+"""Ranks of real launchers: the jobs that ``jobmeter agent`` derives from processes of MPI and Dask."""
 
 import os
 import subprocess
@@ -29,7 +29,7 @@ MPI = {
 
 @contextmanager
 def started(command: list[str], folder: Path) -> Iterator[None]:
-    """A launcher that runs; whoever waits for the file ``folder/go`` ends with it."""
+    """Run a launcher for the block. Its processes end when the file ``folder/go`` disappears."""
     go = folder / "go"
     go.touch()
     with (folder / "launcher.log").open("wb") as output:
@@ -54,12 +54,12 @@ def test_each_rank_of_mpi_is_a_replica(tmp_path: Path, name: str) -> None:
         told = [one for record in server.jobs if record["job_id"] == job for one in record["replicas"]]
         assert {one["name"]: one.get("rank") for one in told} == {"worker-0": 0, "worker-1": 1, "worker-2": 2}
         assert processes(server, job, "worker-1") == processes(server, job, "worker-2") == 1
-        # The launcher's own command line has that of the ranks in it.
+        # The launcher's own command line contains the command of the ranks.
         assert processes(server, job, "worker-0") > 1
 
 
 def processes(server: Received, job: str, replica: str) -> float:
-    """How many processes a replica had."""
+    """Return the number of processes of a replica."""
     ((_, count),) = server.values("process.count", job=job, replica=replica)
     return float(count)
 
@@ -86,5 +86,5 @@ def test_the_workers_of_dask_are_one_replica_by_a_rule(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
         (found,) = [one for one in server.jobs if one["job_id"] == name]
         assert [(one["name"], one.get("rank")) for one in found["replicas"]] == [("worker-0", None)]
-        # What starts the workers, a process that looks after what they share, and the two workers.
+        # The starter of the workers, the resource tracker, and the two workers.
         assert processes(server, name, "worker-0") == 4

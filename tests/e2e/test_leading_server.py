@@ -1,4 +1,4 @@
-"""Three servers with worker processes on one ClickHouse node: the workers of each see what any server acknowledged."""
+"""Tests of three servers with workers on one ClickHouse node: workers see the data acknowledged by any server."""
 
 import time
 from typing import Any

@@ -1,4 +1,4 @@
-"""Two servers on two shards: the leading one is killed while a shard is away, and is succeeded on each shard."""
+"""Tests of two servers on two shards: a kill of the leader while a shard is away, and its succession on each shard."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -17,7 +17,7 @@ LEADS, FOLLOWS = "this server leads", "this server follows"
 
 
 class Site(Servers):
-    """Servers, and the two shards that they use, with one ClickHouse server each."""
+    """Servers, and their two shards, with one ClickHouse server each."""
 
     shards: Sequence[NodeProcess] = ()
 
@@ -48,7 +48,7 @@ def test_a_leader_that_dies_while_a_shard_is_away_is_succeeded_on_each_shard(sit
             assert [rows(one, job) for one in (first, second)] == [number + 1] * 2
     assert second.output().count(FOLLOWS) == 2
     with site.shards[1].killed():
-        assert send(second, gone, 2).status == 200  # into the journal of the leader, and the memory of both
+        assert send(second, gone, 2).status == 200  # into the leader's journal, and the memory of both
         first.kill()
         wait_until(lambda: send(second, here, 2).status == 200, "the succession on shard 1")
         assert rows(second, here) == 3
@@ -61,4 +61,4 @@ def test_a_leader_that_dies_while_a_shard_is_away_is_succeeded_on_each_shard(sit
     wait_until(lambda: second.output().count(LEADS) == 2, "the log of both successions")
     site.start(0)
     for server in (first, second):
-        assert (rows(server, here), rows(server, gone)) in ((4, 4), (4, 5))  # number 3 may have been stored
+        assert (rows(server, here), rows(server, gone)) in ((4, 4), (4, 5))  # number 3 may be stored

@@ -1,6 +1,6 @@
-"""What scripts list before they ask, with the vendor's own SDKs: groups, quotas, nodes, services, jobs, types.
+"""Listings that scripts read first, with the vendor's own SDKs: groups, quotas, nodes, services, jobs, types.
 
-A random world is stored; each answer is compared with what Python makes of the same records.
+The test stores random records, and compares each answer with a computation from the same records.
 """
 
 import random
@@ -18,7 +18,7 @@ from tests.support.processes import API, running
 GIB = 2**30
 MINUTE, DAY = 60_000, 86_400_000
 GROUPS = ("rg-2", "rg-10", "rg-jobs")
-"""The last one is what jobs alone name: its nodes are those of its jobs."""
+"""Resource groups. The last one appears only in jobs, and its nodes come from its jobs."""
 KINDS = ((8, 32, 0), (96, 768, 8), (128, 1024, 8))
 STATES = ("Queued", "Running", "Running", "Succeeded", "Failed", "Stopped")
 TYPES: dict[str, dict[str, Any]] = {
@@ -36,7 +36,7 @@ def _node(choose: random.Random, at: int) -> dict[str, Any]:
         "name": f"n{at}",
         "cluster": f"c{at % 2}",
         "resource_group": GROUPS[at % 2],
-        # What a kernel takes for itself differs from machine to machine.
+        # The kernel's own share differs between machines.
         "info": {"cores": cores, "memory": memory * GIB - choose.randrange(2**20), "devices": names},
     }
 
@@ -84,7 +84,7 @@ def _names(group: str) -> list[str]:
 
 
 class World:
-    """A server, and the records that it got."""
+    """Server, and its stored records."""
 
     def __init__(self, server: Any, seed: int) -> None:
         choose = random.Random(seed)
@@ -126,13 +126,13 @@ class World:
         return end >= self.now_ms - DAY
 
     def running(self, group: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-        """The running replicas of a group with their jobs."""
+        """Return the running replicas of a group with their jobs."""
         jobs = [one for one in self.jobs.values() if one["resource_group"] == group and one["state"] == "Running"]
         return [(job, replica) for job in jobs for replica in job["replicas"]]
 
 
 def of_replica(job: Mapping[str, Any], name: str) -> float:
-    """The cores, bytes or GPUs of one replica."""
+    """Return the cores, bytes or GPUs of one replica."""
     kind = job.get("instance_type")
     if kind is None:
         return float(job["limits"][name])
@@ -268,7 +268,7 @@ SERVICE = {"Queued": "Waiting", "Running": "Running", "Succeeded": "Complete", "
 
 
 def chosen(choose: random.Random) -> dict[str, str]:
-    """A random selection of jobs, by our names."""
+    """Return a random selection of jobs, by our names."""
     names = {"workspace": ["w1", "w2"], "state": list(STUDIO), "team": ["nlp", "vision"], "part": ["TRAIN 1", "job-2"]}
     return {name: choose.choice(values) for name, values in names.items() if choose.random() < 0.5}
 
@@ -338,7 +338,7 @@ def test_services_by_random_filters(world):
 
 
 def test_resources_lead_to_their_shippers_and_services_to_their_lines(world):
-    """What a list names is what the other operations take."""
+    """Names of a listing are accepted by the other operations."""
     listed, by_gpus, services = bodies(
         ask(
             eas(world, "list_resources"),

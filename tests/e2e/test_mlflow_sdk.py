@@ -1,4 +1,4 @@
-"""MLflow's own client against a real server: set up by its environment variables alone."""
+"""Tests of MLflow's own client against a real server, configured by its environment variables alone."""
 
 import json
 import os
@@ -140,7 +140,7 @@ def test_a_kill_of_the_server_stops_no_training_and_loses_no_acknowledged_value(
 
 
 def measured(server: ServerProcess, folder: Path, job: str, *command: str | Path) -> "subprocess.Popen[str]":
-    """Start a command under ``jobmeter run`` with a server that may be away."""
+    """Start a command under ``jobmeter run``, whose server may be away."""
     own = {name: value for name, value in environment(server).items() if not name.startswith("MLFLOW_TRACKING")}
     places = {"JOBMETER_SERVER": server.url, "JOBMETER_KEY": server.token, "JOBMETER_DATA": str(folder / "d")}
     return subprocess.Popen(
@@ -204,7 +204,7 @@ def history(server: ServerProcess, run: str, key: str) -> list[list[float]]:
     return [[one["step"], one["value"]] for one in json.loads(found)["metrics"]]
 
 
-# Filters and orders, beside MLflow's own.
+# filters and orders, beside MLflow's own
 
 COLUMNS = ["metrics.loss", "metrics.`val/top 1`", 'params."a b"', "params.lr", "tags.team", "attributes.status"]
 COLUMNS += ["run_id", "user_id", "start_time", "attributes.end_time", "tags.mlflow.runName"]

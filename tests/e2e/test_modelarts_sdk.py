@@ -1,4 +1,4 @@
-"""Huawei Cloud's own SDK against a real server, with nothing but the endpoint changed."""
+"""Tests of Huawei Cloud's own SDK against a real server, with nothing but the endpoint changed."""
 
 import http.client
 import json
@@ -35,7 +35,7 @@ pytestmark = [
 
 
 def _samples(start_ms, end_ms):
-    """Two tasks with two devices each, with gaps; the second has no memory metric."""
+    """Return samples of two tasks with two devices each, with gaps. The second task lacks a memory metric."""
     random = np.random.default_rng(3)
     rows = []
     for task in ("worker-0", "worker-1"):
@@ -54,7 +54,7 @@ def _samples(start_ms, end_ms):
 
 
 def _expected(frame, task, start_ms, end_ms):
-    """{name: values} by pandas: the mean of the devices' means of each minute, -1 where there is none."""
+    """Compute {name: values} with pandas: the mean of the devices' means of each minute, -1 for no value."""
     minutes = range(start_ms // MINUTE, -(-end_ms // MINUTE))
     own = frame[frame.task == task]
     means = own.groupby(["name", "device", own.time // MINUTE])["value"].mean().groupby(["name", "time"]).mean() * 100
@@ -123,7 +123,7 @@ def _jobs(start_ms, end_ms):
 
 
 class Stored:
-    """A server with jobs on it, and what they are made of."""
+    """Server with jobs, and the data of the jobs."""
 
     def __init__(self, server):
         self.server = server
@@ -177,8 +177,8 @@ def stored(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def sdk(tmp_path_factory):
-    """Question of the SDK, one after the other, in a process of its own; gives the answers."""
-    # The SDK keeps an id of its own in the home folder.
+    """Yield a function that sends requests to the SDK, one after the other, in its own process."""
+    # The SDK keeps its own id in the home folder.
     environment = {**os.environ, "HOME": str(tmp_path_factory.mktemp("home"))}
     command = [PYTHON, SCRIPT]
     with subprocess.Popen(
@@ -228,7 +228,7 @@ def test_a_running_job_is_reported_until_now(stored, sdk):
     (answer,) = sdk(stored.ask(job=LIVE, task="worker-0"))
     values = _values(answer)
     first = stored.start_ms // MINUTE
-    # The minute that is under way counts only when something was measured in it.
+    # The current minute counts only if it has a measurement.
     assert before - first <= len(values["cpuUsage"]) <= time.time() * 1000 // MINUTE - first
     assert values["cpuUsage"][0] == 50
     assert set(values["cpuUsage"][1:]) == {-1}
@@ -511,7 +511,7 @@ def test_what_may_be_done_with_a_job(stored, sdk):
 
 
 def test_every_answer_names_its_request(stored):
-    """Without the SDK: a 204 has no body and leaves the connection as it was, and every answer has one id."""
+    """Use plain HTTP: a 204 has no body and keeps the connection usable, and every answer has one id."""
     path = "/v2/default/training-jobs"
     cases = [
         (f"{path}/{WAITING}/metrics/worker-0", 204),
@@ -542,7 +542,7 @@ def test_too_many_requests_are_what_the_sdk_understands(tmp_path, sdk):
         searches = {**ask, "call": "ListTrainingJobs", "body": {}}
         first, read, _, searched = sdk(reads, reads, searches, searches)
     assert first["status"] == 200
-    # The SDK's HTTP library keeps the body of a GET from it.
+    # The SDK's HTTP library does not pass on the body of a GET.
     assert (read["status"], read["code"]) == (429, "429")
     assert (searched["status"], searched["code"]) == (429, "ModelArts.2799")
     assert len(searched["request_id"]) == 32

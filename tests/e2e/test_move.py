@@ -1,4 +1,4 @@
-"""A server's data move to a ClickHouse server while samples arrive, and the mover is killed twice on the way."""
+"""Tests of moving a server's data to a ClickHouse server while samples arrive, with two kills of the mover."""
 
 import json
 import signal
@@ -28,13 +28,13 @@ TRACE = "ab" * 16
 
 @pytest.fixture
 def to() -> Iterator[str]:
-    """Address of a ClickHouse server."""
+    """Yield the address of a ClickHouse server."""
     with mortal_nodes(1) as nodes:
         yield f"clickhousedb://127.0.0.1:{nodes[0].own.http}/jobmeter"
 
 
 class Repeated(threading.Thread):
-    """Calls a function again and again until it is stopped. An error of it fails the test."""
+    """Calls a function again and again until stopped. An error of the function fails the test."""
 
     def __init__(self, work: Callable[[], None]) -> None:
         super().__init__(daemon=True)
@@ -56,7 +56,7 @@ class Repeated(threading.Thread):
 
 
 class Agent:
-    """Sends batches in order, each until it is acknowledged."""
+    """Sends batches in order, and retries each until it is acknowledged."""
 
     def __init__(self, server: ServerProcess) -> None:
         self._server = server
@@ -79,7 +79,7 @@ class Agent:
             pause()
 
     def sends(self, more: int) -> None:
-        """Return when more batches are acknowledged."""
+        """Wait until more batches are acknowledged."""
         enough = self.number + more
         wait_until(lambda: self.number >= enough)
 
@@ -106,7 +106,7 @@ def seed(server: ServerProcess) -> None:
 
 
 def answers(server: ServerProcess, batches: int) -> list[tuple[int, bytes]]:
-    """Ask questions of every kind, about times before a number of batches."""
+    """Ask questions of every kind about the times of the first batches."""
     end = BASE + batches * PER_REQUEST * 1000
     old: dict[str, Any] = {"metric": "app.loss", "start": BASE - 11 * 24 * HOUR, "end": BASE + HOUR}
     new: dict[str, Any] = {"metric": "app.number", "start": BASE, "end": end}
@@ -120,7 +120,7 @@ def answers(server: ServerProcess, batches: int) -> list[tuple[int, bytes]]:
         ("/jobs/old/events", {}),
         ("/traces", {"job": "old", "start": BASE - HOUR, "end": BASE + HOUR}),
         (f"/traces/{TRACE}", {}),
-        # Not the mean: its last digit depends on the order of additions, which memory and engine choose.
+        # Leave out the mean: its last digit depends on the order of additions, which memory and engine choose.
         ("/jobs/crash/metrics", {**new, "step": "1m", "statistic": "last"}),
         ("/jobs/crash/samples", {**new, "format": "csv"}),
     ]
@@ -152,7 +152,7 @@ def test_a_move_under_writes_with_kills_of_the_mover_loses_doubles_and_refuses_n
         killed = mover(server, to)
         killed.kill()
         killed.communicate()
-        agent.sends(3)  # it is refused at most until the server notices
+        agent.sends(3)  # refused at most until the server notices
         early = run_cli("serve", "--data", str(tmp_path / "other"), "--store", to)
         assert early.returncode == 1
         assert "are not all in" in early.stderr

@@ -1,6 +1,6 @@
-"""Servers lose their ClickHouse node, fill their disk, or are killed beside another server.
+"""Tests of servers that lose their ClickHouse node, fill their disk, or are killed beside another server.
 
-``tests/storm`` kills and freezes them at random moments.
+``tests/storm`` kills and freezes servers at random moments.
 """
 
 import os
@@ -118,7 +118,7 @@ def test_two_servers_on_one_node_read_all_samples_also_after_either_is_killed(no
             one, other = (first, second) if number % 2 else (second, first)
             assert one.ingest(batch(base, 0, number)).status == 200
             check(other, base, 0, [number])
-        first.kill()  # the second one has copies of all samples that the node lacks
+        first.kill()  # the second server has copies of all samples that the node lacks
         wait_until(lambda: is_alone(second))
         check(second, base, 0, list(range(16)))
         assert second.ingest(batch(base, 0, 16)).status == 200
@@ -127,6 +127,6 @@ def test_two_servers_on_one_node_read_all_samples_also_after_either_is_killed(no
         second.stop()
         wait_until(lambda: is_alone(first))
         assert first.ingest(batch(base, 0, 17)).status == 200
-        first.kill()  # alone: its journal has the last samples
-        second.start()  # reaches the folder of the first one
+        first.kill()  # alone: its journal contains the last samples
+        second.start()  # with access to the folder of the first server
         check(second, base, 0, list(range(18)))

@@ -1,4 +1,4 @@
-"""The example notebooks, executed cell by cell as Jupyter does, on a server with a month of jobs."""
+"""Runs the example notebooks cell by cell like Jupyter, on a server with a month of jobs."""
 
 import ast
 import json
@@ -20,10 +20,10 @@ STEP = 20_000
 
 
 def month(now):
-    """Jobs of the last two weeks; the newest two are runs of one program, the second with a slow rank."""
+    """Store jobs of the last two weeks. The newest two run the same program, the second with a slow rank."""
     chance = random.Random(5)
     for number in range(24):
-        # Samples older than the retention of raw samples would be refused.
+        # The server would refuse samples older than the retention of raw samples.
         start = now - 13 * DAY + number * DAY // 2 + chance.randrange(DAY // 4)
         about = {"name": "eval", "user": USERS[number % 3], "state": "Succeeded" if number % 4 else "Failed"}
         yield {"job_id": f"eval-{number}", "start": start, "end": start + (20 + number) * MINUTE, **about}, 1, -1
@@ -66,7 +66,7 @@ def shown(value):
 
 @pytest.fixture
 def execute(reach, jobs, monkeypatch):
-    """Executes a notebook. Returns what each code cell shows, and its namespace."""
+    """Execute a notebook. Return the output of each code cell, and the namespace."""
     api, token = reach
     monkeypatch.setenv("JOBMETER_SERVER", api.transport.server)
     monkeypatch.setenv("JOBMETER_KEY", token)

@@ -1,6 +1,6 @@
 """Nodes, groups and odd jobs through every API: sums over a node, old samples, jobs without record, name or replicas.
 
-The oracle is pandas on the samples that were stored.
+The oracle is pandas on the stored samples.
 """
 
 import json
@@ -37,7 +37,7 @@ INFO = {
 
 @cache
 def _now() -> int:
-    """The minute in which the samples are sent: a job that is silent for long counts as lost, so no earlier one."""
+    """Return the current minute. Earlier samples would be too old: a job that is silent for long counts as lost."""
     return int(time.time() * 1000) // MINUTE * MINUTE
 
 
@@ -50,7 +50,7 @@ def _start() -> int:
 
 
 def _rows(job: str, places: dict[str, str], end: int) -> list[Row]:
-    """Each replica uses more than the one before it; its device is numbered on its node."""
+    """Return samples in which each replica uses more than the one before. Device numbers count within a node."""
     found = []
     moments = range(end - 10 * MINUTE, end, 15_000)
     for number, (replica, node) in enumerate(places.items(), 1):
@@ -98,7 +98,7 @@ def _iso(time_ms: int) -> str:
 
 
 def _by_node(frame: pd.DataFrame, metric: str) -> pd.Series:
-    """By node and bucket: the mean rate, or mean, of each replica, added up (utilizations of GPUs averaged)."""
+    """Sum the mean (or mean rate) of each replica by node and bucket; average the utilization of GPUs."""
     mine = frame[frame.metric == metric].copy()
     mine["bucket"] = mine.time // STEP * STEP
     keys = ["node", "replica", "bucket"]
@@ -215,7 +215,7 @@ def test_a_job_of_forty_days_is_answered_minute_by_minute(stored):
     body = _ok(server.call("GET", "/v2/default/training-jobs/long/metrics/worker-0"))
     values = {one["metric"]: one["value"] for one in body["metrics"]}
     lengths = {len(series) for series in values.values()}
-    # The minute under way counts once something was measured in it.
+    # The current minute counts only if it has a measurement.
     assert lengths <= {40 * 1440 + minutes for minutes in range(10)}
     first = 38 * 1440
     assert values["cpuUsage"][first - 1 : first + 101] == [-1, *range(100), -1]

@@ -1,4 +1,4 @@
-"""One job, and what each verb prints of it: the same figures under the same names, in the same units."""
+"""Figures of a single job in each command: equal values under the same names, in the same units."""
 
 import os
 import re
@@ -16,12 +16,12 @@ while time.monotonic() < until:
     idle.wait(0.002)
 """
 JOB = f"two-{os.getpid()}"
-"""Of its own: one machine has one run of an id at a time, and other tests run beside."""
+"""Unique job id: a machine runs an id once at a time, and other tests run in parallel."""
 _SCALE = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "cores": 1}
 
 
 def figures(text):
-    """Every number with its unit: bytes or cores."""
+    """Return every number with a unit, in bytes or cores."""
     found = re.findall(r"([0-9.]+) (KiB|MiB|GiB|cores|B)\b", text)
     return [float(number) * _SCALE[unit] for number, unit in found]
 

@@ -1,4 +1,4 @@
-"""OpenTelemetry's own SDK against a real server, over HTTP and gRPC: set up by its environment variables alone."""
+"""OpenTelemetry's own SDK against a real server, over HTTP and gRPC, configured by its environment variables alone."""
 
 import contextlib
 import json
@@ -31,7 +31,7 @@ def token(server: ServerProcess, role: str) -> str:
 
 
 def export(endpoint: str, way: str, token: str, rounds: int, **environment: str) -> dict[str, list[Any]]:
-    """Run the program as a user does: nothing in it knows of Jobmeter."""
+    """Run the program as a user does. It knows nothing of Jobmeter."""
     ours = ("OTEL_", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
     own = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     settings = {
@@ -55,7 +55,7 @@ def export(endpoint: str, way: str, token: str, rounds: int, **environment: str)
 
 
 class OtlpServer:
-    """A server with both ways in, and its keys."""
+    """Server with both OTLP protocols, and its keys."""
 
     def __init__(self, server: ServerProcess, grpc: int) -> None:
         self.server = server
@@ -71,7 +71,7 @@ class OtlpServer:
         return export(self.endpoints[way], way, token, rounds, OTEL_RESOURCE_ATTRIBUTES=resource, **environment)
 
     def values(self, job: str, metric: str, **labels: str) -> list[float]:
-        """The raw samples of one series, in order, by OpenTSDB's API."""
+        """Return the raw samples of one series in order, through OpenTSDB's API."""
         tags = ",".join(f"{name}={value}" for name, value in {"job": job, **labels}.items())
         since = int(time.time() * 1000) - 600_000
         headers = {"Authorization": f"Bearer {self.reader}"}
@@ -82,7 +82,7 @@ class OtlpServer:
         return [value for line in lines for _, value in sorted(line["dps"].items(), key=lambda one: int(one[0]))]
 
     def answer(self, job: str, metric: str) -> list[float]:
-        """The same by the native API: the values of the job's only replica, second by second."""
+        """Return the values of the job's only replica, second by second, through the native API."""
         query: dict[str, Any] = {"since": "10m", "step": "1s", "statistic": "min", "by": "replica"}
         headers = {"Authorization": f"Bearer {self.reader}"}
         reply = self.server.call("GET", f"{API}/jobs/{job}/metrics", headers=headers, metric=metric, **query)
@@ -106,7 +106,7 @@ def target(tmp_path_factory):
 
 @pytest.fixture(scope="module", params=WAYS)
 def job(request, target):
-    """A job whose program has exported twice, by each way."""
+    """Run the program of a job twice, once over each protocol."""
     name = f"train-{WAYS.index(request.param)}"
     found = target.export(request.param, name, target.writer)
     assert found == {"exported": [True] * (ROUNDS + 1), "logged": []}
@@ -114,7 +114,7 @@ def job(request, target):
 
 
 def test_the_server_stores_what_the_program_counted(target, job):
-    # The program's end is the last export: it says the totals once more.
+    # The last export happens at the end of the program, and repeats the totals.
     assert target.values(job, "steps", rank="0") == [10.0, 20.0, 20.0]
     assert target.values(job, "steps", rank="1") == [5.0, 10.0, 10.0]
     assert target.values(job, "queue") == [3.0, -1.0, -1.0]
@@ -180,7 +180,7 @@ def test_with_tls(tmp_path, way):
 
 @pytest.mark.parametrize("way", WAYS)
 def test_an_exporter_that_is_signalled_come_again_loses_nothing(tmp_path, way):
-    """One export a second is taken; the SDK makes two at once, and sends again what was refused."""
+    """The server accepts one export a second. The SDK sends two at once, and retries the refused one."""
     limited = {"JOBMETER_RATE_LIMITS": "ExportMetrics=1:1"}
     with otlp_server(tmp_path, environment=limited) as target:
         found = target.export(way, "patient", target.writer, 1)

@@ -1,4 +1,4 @@
-"""OpenTSDB's clients against a real server: collectd's write_tsdb (from Debian), raw sockets; read back over HTTP."""
+"""OpenTSDB's clients against a real server: collectd's write_tsdb (from Debian), raw sockets, and reads over HTTP."""
 
 import json
 import socket
@@ -83,7 +83,7 @@ def test_collectd_writes_and_its_readings_are_answered(server, tmp_path):
 
 
 def test_lines_and_bodies_are_stored_and_read_back_alike(server):
-    """The same readings by either way in; by what is stored, not by what was remembered."""
+    """Send equal readings by lines and by bodies, and compare the stored values."""
     running, port = server
     now = int(time.time())
     points = [(now - 300 + at * 10, at * 0.25) for at in range(30)]

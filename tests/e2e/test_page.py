@@ -1,6 +1,6 @@
-"""The page as people use it: Chromium on a real server with real jobs, at three widths.
+"""Tests of the page in Chromium on a real server with real jobs, at three widths.
 
-It also says what has to stay true of every view: nothing from elsewhere, no text of a stranger that runs, no serious
+They also check invariants of every view: no foreign resource, no stored text that runs as a script, and no serious
 fault of accessibility.
 """
 
@@ -116,7 +116,7 @@ def test_the_list_is_searched_sorted_and_filtered_in_the_address(viewer):
     wait_for_page(page, "document.querySelectorAll('.rows .row[data-at]').length === 1")
     assert "llama" in page.inner_text(".rows")
     page = viewer.open("?state=Failed", ".rows .row[data-at]")
-    # The rows of the question before stay until the answer to this one is there.
+    # The old rows stay until the answer to the new query is there.
     wait_for_page(
         page, "[...document.querySelectorAll('.rows .c-state')].map(one => one.textContent.trim()) == 'Failed'"
     )
@@ -211,7 +211,7 @@ def test_one_cursor_and_one_brush_for_all_charts(viewer):
     page = viewer.open("jobs/train-1", '.chart[data-metric="cpu.usage"] .u-over')
     first = page.locator('.chart[data-metric="gpu.utilization"] .u-over')
     first.scroll_into_view_if_needed()
-    box = wait_until(first.bounding_box)  # None while a fresh answer draws the chart again
+    box = wait_until(first.bounding_box)  # None while a fresh answer redraws the chart
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 40)
     wait_for_page(page, "document.querySelector('.chart[data-metric=\"cpu.usage\"] .when').textContent !== ''")
     times = page.locator(".chart .when").all_inner_texts()
@@ -250,7 +250,7 @@ def test_the_log_is_searched(viewer):
     page.fill("[aria-label='Search in the log']", "step 3")
     wait_for_page(page, "document.querySelectorAll('#logs .line').length === 1")
     assert page.inner_text("#logs mark") == "step 3"
-    # In the language of searches: whole words and patterns of them, where the text above is found anywhere.
+    # Searches match whole words and patterns of them, while the text filter above matches any part.
     page.fill("[aria-label='Search in the log']", "st?p 3 | nothing*")
     wait_for_page(page, "document.querySelectorAll('#logs .line').length === 1")
     wait_for_page(page, "document.querySelectorAll('#logs mark').length === 0")

@@ -1,4 +1,4 @@
-"""The alerts of a job on its page: listed, marked on the charts, muted, gone; nothing without alerts or permission."""
+"""Tests of the alerts on a job's page: list, chart marks, muting, removal, and jobs without alerts or permission."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The header, the phases and the charts of a job on its page: limits, counts, what stayed 0, wide screens, paper."""
+"""Tests of the header, phases and charts of a job's page: limits, counts, constant zeros, wide screens, printing."""
 
 import re
 
@@ -17,7 +17,7 @@ GIB = 2**30
 
 
 def phased(now):
-    """A job that ended long ago: it was queued for 10 minutes, prepared for 2, and has the phases named above."""
+    """Store a job that ended long ago: queued for 10 minutes, prepared for 2, then the phases named above."""
     start = now - 30 * HOUR
     end = start + (START_MINUTES + WORK_MINUTES + END_MINUTES) * MINUTE
     job = {"job_id": "phased-1", "state": "Succeeded", "created": start - 12 * MINUTE, "start": start, "end": end}
@@ -31,7 +31,7 @@ def phased(now):
 
 
 def starved(now):
-    """A job that ran against its memory limit: the kernel killed two of its processes, then one more."""
+    """Store a job at its memory limit: the kernel killed two of its processes, and later one more."""
     start, end = now - 50 * MINUTE, now - 10 * MINUTE
     replica = {"name": "worker-0", "node": "node-1", "devices": ["gpu0"], "start": start, "end": end}
     job = {"job_id": "starved", "state": "Failed", "start": start, "end": end, "exit_code": 137}
@@ -66,7 +66,7 @@ def server(tmp_path_factory):
 
 
 def slower(now):
-    """A job of three ranks that is measured each 10 s, then each minute, with an hour's half without any sample."""
+    """Store a job of three ranks that is measured every 10 s, then every minute, with half an hour without samples."""
     times = [*range(now - 90 * MINUTE, now - 75 * MINUTE, 10_000), *range(now - 45 * MINUTE, now, MINUTE)]
     return [f"slower,worker-{rank},node-2,gpu{rank},gpu.utilization,{at},0.5" for at in times for rank in range(3)]
 
@@ -83,7 +83,7 @@ def test_the_phases_of_a_job_are_a_band_on_the_time_axis_with_their_lengths(view
         "training 30 m 00 s",
         "end 4 m 00 s",
     ]
-    # The page begins at the start of the job: what was before it has its length, and no place on the axis.
+    # The chart begins at the start of the job. The earlier phases show a duration, and have no place on the axis.
     parts = page.locator(".phases .band i")
     classes = [part.get_attribute("class") for part in parts.all()]
     assert classes == ["phase-start", "phase-training", "phase-end"]

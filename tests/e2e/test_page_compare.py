@@ -1,4 +1,4 @@
-"""Jobs beside each other on the page: picked in the list, aligned at their start, all of it in the address."""
+"""Tests of the comparison of jobs: selection in the list, alignment at their start, and state in the address."""
 
 import re
 
@@ -16,7 +16,7 @@ SHORT, LONG = 10, 20
 
 
 def samples(now):
-    """CSV of two jobs: one an hour earlier, twice as long and half as busy."""
+    """Yield CSV of two jobs: the first an hour earlier, twice as long and half as busy."""
     yield "job_id,replica,node,device,metric,time,value"
     for job, begin, minutes, busy in (("fast", now - HOUR, SHORT, 0.8), ("slow", now - 2 * HOUR, LONG, 0.4)):
         for at in range(begin, begin + minutes * MINUTE, 15_000):
@@ -80,7 +80,7 @@ DRAWN = """(one => {
     }
   return columns;
 })(document.querySelector('.chart[data-metric="gpu.utilization"]'))"""
-"""The columns of pixels in which the second job's colour is drawn."""
+"""Script that returns the pixel columns with the second job's colour."""
 
 
 def test_samples_that_fit_no_step_make_one_line(viewer):

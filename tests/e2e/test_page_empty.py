@@ -1,4 +1,4 @@
-"""What the page says where there is nothing yet: each such view fits, has no serious fault, and says what to do."""
+"""Tests of empty views: each fits the width, has no serious fault of accessibility, and says what to do next."""
 
 import tomllib
 from pathlib import Path
@@ -41,7 +41,7 @@ def server(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory):
-    """A server with a job and a node of which nothing was measured."""
+    """Run a server with a job and a node without any measurements."""
     needs_page()
     with running(tmp_path_factory.mktemp("page-bare") / "data") as made:
         now = SystemClock().now_ms()

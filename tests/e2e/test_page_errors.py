@@ -1,4 +1,4 @@
-"""The page's errors: no server, an expired session, a query beyond the limits, a job without permission."""
+"""Tests of the page's errors: no server, an expired session, a query beyond the limits, a job without permission."""
 
 import re
 
@@ -33,7 +33,7 @@ def viewer(browser, server):
 
 
 def away(page):
-    """As if the server were not there: every connection to it is refused."""
+    """Refuse every connection to the server."""
     page.context.set_offline(True)
 
 
@@ -54,7 +54,7 @@ def test_a_server_that_is_away_is_named_on_every_page_until_it_is_back(viewer, p
     check_view(page, "away")
     back(page)
     page.wait_for_selector(".away", state="detached")
-    # What could not be asked is asked again without a click.
+    # The page repeats failed requests without a click.
     page.wait_for_selector("#keys table")
 
 
@@ -75,7 +75,7 @@ def test_figures_that_stand_still_are_named_as_such(viewer):
 def test_a_session_that_is_over_says_so_and_signing_in_goes_on_where_one_was(viewer, server):
     page = viewer.open(f"{TRAIN}?heat=cpu.usage", ".chart canvas")
     page.context.clear_cookies()
-    # The page may find out by itself, before or while the button is pressed.
+    # The page may notice the return of the server before or during the click.
     page.evaluate("[...document.querySelectorAll('button')].find((one) => one.textContent === 'Export')?.click()")
     page.wait_for_selector("main.signin [role=alert]")
     assert "Your session has ended. Sign in again" in page.inner_text("[role=alert]")

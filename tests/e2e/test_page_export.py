@@ -1,4 +1,4 @@
-"""Exports of a job's page: pictures, commands, and links for others."""
+"""Tests of exports of a job's page: pictures, commands, and links for other people."""
 
 import shlex
 import subprocess
@@ -48,7 +48,7 @@ def test_every_command_of_the_export_runs_and_shows_no_secret(viewer, server):
 
 def test_a_command_is_copied_by_a_page_without_https(viewer):
     page = viewer.open(TRAIN, ".chart canvas")
-    # Browsers have no clipboard API for pages of another machine that come without TLS.
+    # Browsers offer no clipboard API to remote pages without TLS.
     page.evaluate("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
     page.click("text=Export")
     page.click("[aria-label='Copy curl: Jobmeter, all charts']")

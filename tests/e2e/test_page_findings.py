@@ -1,4 +1,4 @@
-"""The findings of a job on its page: the worst is open, the others are lines, a failed job shows the end of its log."""
+"""Tests of the findings on a job's page: the worst is open, others are lines, a failed job shows the end of its log."""
 
 import re
 
@@ -20,7 +20,7 @@ ValueError: unexpected sequence length 8193"""
 
 
 def crashed(now):
-    """A job of three replicas: worker-1 raises, and the others end because it is gone."""
+    """Store a job of three replicas: worker-1 fails with an exception, and the others end because of it."""
     end = now - 5 * MINUTE
 
     def replica(rank):
@@ -50,7 +50,7 @@ def server(tmp_path_factory):
 
 
 def finding(rule, at, *, severity="warning", advice="Free what you no longer need.", subject=None):
-    """A finding as the server answers, about device `at`."""
+    """Return a finding in the form of the server's answer, about device `at`."""
     now = SystemClock().now_ms()
     span = {"start": now - 10 * MINUTE - at, "end": now - 5 * MINUTE}
     none = {"time": None, "replica": "", "metric": "", "value": None, "limit": None, "unit": ""}
@@ -70,7 +70,7 @@ def finding(rule, at, *, severity="warning", advice="Free what you no longer nee
 
 
 def answer(page, findings):
-    """Let the server find these."""
+    """Make the server's answer contain these findings."""
     page.route("**/jobs/train-1/findings*", lambda route: route.fulfill(json=findings))
 
 
@@ -98,7 +98,7 @@ def test_findings_of_one_rule_are_read_once_and_each_can_be_marked(viewer):
     assert "Use less" not in page.inner_text("section.findings"), "the worst alone is open"
     page.click(".finding[data-rule=cuda_oom] button")
     advice = page.locator(".finding[data-rule=cuda_oom] p")
-    page.wait_for_selector(".finding p >> text=Link flapping")  # titles of rules come with a request
+    page.wait_for_selector(".finding p >> text=Link flapping")  # rule titles are fetched with a request
     assert advice.inner_text() == "Use less; see “GPU memory leak”, “Link flapping” and num_workers."
     assert advice.locator("abbr").get_attribute("title") == "rule link_flap"
     advice.locator("a").click()
@@ -110,7 +110,7 @@ def test_findings_of_one_rule_are_read_once_and_each_can_be_marked(viewer):
 
 
 def hold(page, pattern):
-    """Hold back the answers to requests of this address. Returns the requests held so far."""
+    """Hold back the answers to requests of this address. Return the list of held requests."""
     held = []
 
     def keep(route):
@@ -121,7 +121,7 @@ def hold(page, pattern):
 
 
 def wait_for_requests(page, held):
-    """Wait until a request is held; a call of the page lets Playwright hand requests over."""
+    """Wait until a request is held. A call of the page lets Playwright deliver requests."""
     wait_until(lambda: page.evaluate("true") and held, "a request to hold")
 
 
@@ -154,7 +154,7 @@ def test_a_chosen_finding_is_open_marked_and_in_the_address(viewer):
     page.click(".marked-bar >> text=Clear")
     wait_for_page(page, "document.querySelector('.finding.open').dataset.rule === 'xid'")
     assert "finding=" not in page.url
-    # A link to a finding that is not among the first ones opens it.
+    # A link to a finding beyond the first ones opens it.
     page = viewer.open(f"{TRAIN}?finding=fs_full+node-0%2Fgpu6", ".marked-bar")
     assert page.get_attribute(".finding.open", "data-rule") == "fs_full"
     assert page.locator(".finding").count() == 5

@@ -1,4 +1,4 @@
-"""The fleet on the page: the map, a node, who uses what, and what administrators look after, in Chromium."""
+"""Tests of the fleet pages in Chromium: the map, a node, the usage by user, and the administration."""
 
 import json
 import re
@@ -19,9 +19,9 @@ TYPE = "NVIDIA H200"
 
 
 def facts(now):
-    """Twelve nodes of two groups with four devices each; a busy job on five of them, an idle one on one.
+    """Return twelve nodes of two groups with four devices each; a busy job on five nodes, and an idle job on one.
 
-    Of the last node one device is lost.
+    The last node has lost a device.
     """
     devices = [{"device": f"gpu{at}", "name": TYPE} for at in range(4)]
     info = {"cores": 64, "memory": 2**39, "devices": devices, "kernel": EVIL}
@@ -50,7 +50,7 @@ def samples(now):
 
 
 def say(server, node, text):
-    """A line of that node's kernel log, as its agent sends it."""
+    """Send a line of that node's kernel log, like its agent."""
     stream = {"node": node, "stream": "kernel", "facility": "kern", "severity": 3}
     answered = {"streams": [{**stream, "lines": [[SystemClock().now_ms() * 1_000_000, text, "error"]]}]}
     done = server.ingest(frame(json.dumps(answered).encode(), kind=3))
@@ -194,7 +194,7 @@ def test_a_jobs_header_says_what_idle_devices_cost(viewer, server):
         r"[\d.]+ % idle, ([\d.]+) of ([\d.]+) device hours, ([\d.]+) CNY, ([\d.]+) % not measured", shown
     )
     assert parts, shown
-    # The job goes on, and its devices stay idle: what is shown lies between what was so before and after.
+    # The job continues with idle devices, so the page's number lies between the values before and after.
     for part, before, after in zip(parts.groups(), figures(first), figures(last), strict=True):
         digits = len(part.partition(".")[2])
         assert round(before, digits) <= float(part) <= round(after, digits), shown
@@ -204,14 +204,14 @@ def test_a_jobs_header_says_what_idle_devices_cost(viewer, server):
 
 
 def figures(idle):
-    """Idle and allocated hours, their cost, and the share of them that was not measured (%)."""
+    """Return the idle hours, the allocated hours, their cost, and the unmeasured share (%)."""
     missing = 100 * (1 - idle["measured"] / idle["allocated"])
     return idle["idle"] / 3600, idle["allocated"] / 3600, idle["cost"], missing
 
 
 def test_device_hours_are_shown_by_project_and_user_over_time(viewer):
     page = viewer.open("use?by=user&over=1d", "#hours .stack")
-    # An hour of 20 devices until the test began, of which 20 minutes were measured: they are in 20 or 21 steps.
+    # The hour of 20 devices ends with the test; its measurements cover 20 minutes, which touch 20 or 21 steps.
     row = page.inner_text("#hours tbody tr:has-text('lin')")
     assert re.search(r"lin\s+1\s+2\d\.\d\s+(6\.[6-9]|7\.0)\d?\s+0\.00\s+", row)
     assert page.get_attribute("#hours tbody tr:first-child button", "aria-pressed") == "true"
@@ -366,7 +366,10 @@ def test_a_reader_learns_who_may(browser, server):
 
 @pytest.fixture(scope="module")
 def partly_down(tmp_path_factory):
-    """Four nodes with two devices each; all but two are down, and a job of pods runs on one of either kind."""
+    """Store four nodes with two devices each.
+
+    All but two devices are down, and a job of pods runs on one of each kind.
+    """
     needs_page()
     with running(tmp_path_factory.mktemp("down") / "data", environment=QUICK) as made:
         now = SystemClock().now_ms()
@@ -376,7 +379,7 @@ def partly_down(tmp_path_factory):
         own = [dict(both, name=f"worker-{at}", node=f"node-{at * 2}", pod=f"train-x7k2{at}") for at in range(2)]
         job = {"job_id": "train", "state": "Running", "start": now - MINUTE, "replicas": own}
         assert made.request("POST", "/jobs", {"nodes": nodes, "jobs": [job]}).status == 200
-        # A clock that is ahead, as far as the server allows, stands for an agent that goes on.
+        # A clock ahead of the server's, within its tolerance, stands for an agent that continues.
         alive = [({"metric": "node.load1", "node": f"node-{at}"}, [(now + 4 * MINUTE, 1.0)]) for at in range(2)]
         assert made.ingest(samples_frame(alive)).status == 200
         yield made

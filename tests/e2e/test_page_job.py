@@ -1,4 +1,4 @@
-"""The list of jobs on the page: columns, filters, findings, what each job used, many rows."""
+"""Tests of the list of jobs: columns, filters, findings, resource usage, many rows."""
 
 import re
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 
 
 def found(now):
-    """Findings as the server stores them, of jobs that ended too long ago for it to look at them by itself."""
+    """Store findings as the server does, for jobs that ended too long ago for the server's own evaluation."""
     jobs = [
         {"job_id": f"ended-{n}", "state": "Failed", "start": now - 9 * HOUR + n, "end": now - 8 * HOUR}
         for n in range(3)
@@ -103,7 +103,7 @@ def test_a_row_says_the_worst_that_was_found(viewer):
         row.locator(".c-name b").inner_text(): row.locator(".c-findings").inner_text().split("\n")
         for row in page.locator(".rows .row[data-at]").all()
     }
-    # The sentence, and the time since when, which is another one in each run.
+    # The sentence without its start time, which differs in each run.
     times = {name: [word for word in words if re.fullmatch(r"[\d:]+", word)] for name, words in cells.items()}
     words = {name: [word for word in words if word not in times[name]] for name, words in cells.items()}
     assert {name: len(found) for name, found in times.items()} == {"ended-0": 1, "ended-1": 1, "ended-2": 0}
@@ -158,7 +158,7 @@ def test_a_phone_shows_what_each_job_used(viewer):
 def test_a_phone_shows_jobs_with_findings(viewer):
     viewer.look("phone")
     page = viewer.open("?q=ended-", ".rows .c-name .found.critical")
-    # Until the narrowed list is there, the rows of the list before stay.
+    # The old rows stay until the narrowed list is there.
     wait_for_page(page, "document.querySelectorAll('.rows .row[data-at]').length === 3")
     row = page.locator(".rows .row[data-at]", has_text="ended-0")
     assert "critical: Allocated GPU idle" in row.locator(".c-name").text_content()
@@ -189,7 +189,7 @@ def test_rows_in_sight_stay_when_more_pages_come_than_are_stored(viewer, server)
     for at in range(50, 3_100, 100):
         page.evaluate(f"scrollTo(0, {at} * 46)")
         page.wait_for_selector(f'.rows .row[data-at="{at}"]')
-    # The first page stays, the second one was forgotten.
+    # The first page stays; the second one was discarded.
     with page.expect_response(lambda one: re.search(r"offset=100(&|$)", one.url) is not None):
         page.evaluate("scrollTo(0, 140 * 46)")
     page.wait_for_load_state("networkidle")
@@ -202,7 +202,7 @@ def test_rows_in_sight_stay_when_more_pages_come_than_are_stored(viewer, server)
 def test_times_in_the_list_are_whole(viewer, width):
     viewer.look(width)
     page = viewer.open("?q=old-1", ".rows .row[data-at]")
-    # The rows of the question before stay until the answer to this one is there.
+    # The old rows stay until the answer to the new query is there.
     wait_for_page(page, "[...document.querySelectorAll('.rows .c-name')].map(one => one.textContent) == 'old-1'")
     assert "2 h 00 m" in page.inner_text(".rows .c-duration")
     cells = "[...document.querySelectorAll('.rows .c-start, .rows .c-duration')]"

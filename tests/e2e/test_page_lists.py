@@ -1,4 +1,4 @@
-"""The list of jobs, the findings of all jobs, keys and the palette, as people use them: Chromium on a real server."""
+"""Tests of the list of jobs, the findings of all jobs, keys and the palette, in Chromium on a real server."""
 
 import json
 import re
@@ -18,7 +18,7 @@ XID = "NVRM: Xid (PCI:0000:9b:00): 79, pid=1234, GPU has fallen off the bus."
 
 
 def facts(now):
-    """A job of two nodes on a broken device, one with idle devices, one without devices; one waits, many ended."""
+    """Return a job on a broken device, jobs with idle or no devices, a waiting job and many ended jobs."""
     address = {f"gpu{at}": f"0000:{0x1B + 0x40 * at:02x}:00" for at in range(4)}
     devices = [{"device": name, "name": "NVIDIA H200", "pci": one} for name, one in address.items()]
     nodes = [{"name": f"node-{at}", "info": {"cores": 64, "devices": devices}} for at in range(4)]
@@ -100,7 +100,7 @@ def test_the_list_has_sizes_and_what_the_whole_job_uses(viewer, server):
     wait_for_cell(page, "train", "memory", "160 GiB")
     assert cell(page, "train", "memory") == "160 GiB 50 % of limit"
     wait_for_cell(page, "train", "gpu", "90.0 %")
-    # The terminal says the same of the whole job.
+    # The command line prints the same text for the whole job.
     shown = run_cli("jobs", "--state", "Running", "--name", "train", "--server", server.url, "--key", server.token)
     assert {"40.00", "160.0"} <= set(re.findall(r"[\d.]+", shown.stdout)), shown.stdout
 
@@ -225,7 +225,7 @@ def test_the_palette_takes_the_place_of_the_list_of_keys(viewer):
 
 def test_the_palette_receives_letters_typed_immediately_after_its_shortcut(viewer):
     page = viewer.open("", ".rows .row[data-at]")
-    # A script that waits for nothing runs before any later task of the browser, such as the next key.
+    # A script without waits runs before any later task of the browser, such as the next key.
     focused = page.evaluate("""async () => {
         document.body.dispatchEvent(new KeyboardEvent("keydown", { key: "k", ctrlKey: true, bubbles: true }));
         await null;

@@ -1,4 +1,4 @@
-"""The log and the events of a job on its page: followed, searched, marked on every chart, cut to a span."""
+"""Tests of the log and the events on a job's page: following, searching, marks on every chart, cutting to a span."""
 
 from urllib.parse import parse_qs, urlsplit
 
@@ -21,7 +21,7 @@ def server(tmp_path_factory):
 
 
 def ink(page, selector):
-    """How much of a chart is drawn in: it changes where something is marked."""
+    """Return the picture of a chart, which changes with its marks."""
     return page.evaluate(f"document.querySelector({selector!r}).toDataURL()")
 
 
@@ -29,7 +29,7 @@ def test_a_log_line_that_is_chosen_marks_every_chart_and_the_heat_map(viewer):
     page = viewer.open(TRAIN, ".log .line")
     page.wait_for_selector('.chart[data-metric="cpu.usage"] canvas')
     charts = ('.chart[data-metric="cpu.usage"] canvas', '.chart[data-metric="gpu.utilization"] canvas', ".heat canvas")
-    # What is followed live is drawn again by itself: a range that stands still is compared.
+    # A live chart redraws without a change, so compare a fixed range.
     page.click("[aria-label='Zoom out']")
     page.wait_for_selector(".timebar >> text=paused")
     page.wait_for_selector(".log .line button.link")
@@ -77,7 +77,7 @@ def test_the_log_is_followed_and_who_reads_further_up_stays_there(viewer, server
 
 
 def test_lines_that_come_faster_than_they_are_shown_are_counted_and_loaded(viewer, server):
-    # Within one second of the log, so that the lines of the first page and those left out do not share the next one.
+    # Put all lines into one second of the log, so that the first page and the rest do not share the next one.
     now = SystemClock().now_ms() // 1_000 * 1_000 + 300
     server.request("POST", "/jobs", {"job_id": "flood", "state": "Running", "start": now - MINUTE})
 
@@ -103,7 +103,7 @@ def test_lines_that_come_faster_than_they_are_shown_are_counted_and_loaded(viewe
         before = shown.count()
         page.locator(".log .gap button").first.click()
         wait_until(lambda: shown.count() > before, "more of them")  # noqa: B023
-        # Lines of a second that are shown already are loaded with it: then more follow at once.
+        # A page loads its last second completely. More lines follow at once.
         wait_until(lambda: shown.count() + sum(left_out()) == 2_610, "what is still left out")
     assert page.evaluate("[...document.querySelectorAll('.log .text')].map(one => one.textContent)") == [
         f"line {at}" for at in range(2_610)
@@ -124,7 +124,7 @@ def test_lines_that_came_while_nobody_followed_are_counted(viewer, server):
     push(5, 1_505)
     page.click("#logs >> text=Follow")
     page.wait_for_selector(".log .line:has-text('line 1504')")
-    # The update begins in the middle of a second, and has it whole.
+    # The update begins within a second, and contains that second completely.
     page.wait_for_selector(".log .gap:has-text('1,000 lines were left out')")
     page.route("**/logs?*", lambda route: route.fulfill(status=429, json={"error": {"message": "too many questions"}}))
     page.click(".log .gap button")
@@ -147,7 +147,7 @@ def test_a_span_that_is_brushed_filters_events_and_log_lines(viewer):
 
 
 def queried(request, call):
-    """The query of a request where it is that call of the job."""
+    """Return the query of a request if it is that call of the job."""
     parts = urlsplit(request.url)
     return parse_qs(parts.query) if parts.path.endswith(f"/{TRAIN}/{call}") else {}
 

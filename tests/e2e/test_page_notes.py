@@ -1,4 +1,4 @@
-"""Tags and notes on a job's page: written, marked on the charts, found in the list, read by those who may not write."""
+"""Tests of tags and notes on a job's page: writing, chart marks, search in the list, and readers without permission."""
 
 import pytest
 
@@ -24,7 +24,7 @@ FLAGS = """(() => {
     found += data[at] === r && data[at + 1] === g && data[at + 2] === b && data[at + 3] === 255;
   return found;
 })()"""
-"""Number of pixels of a chart that have the colour of flags and are opaque."""
+"""Number of opaque chart pixels with the colour of flags."""
 
 
 @pytest.fixture(scope="module")

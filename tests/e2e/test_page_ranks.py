@@ -1,4 +1,4 @@
-"""The ranks of a job on its page: heat map, panel of a rank, table of replicas, lines of charts."""
+"""Tests of the ranks on a job's page: heat map, panel of a rank, table of replicas, chart lines."""
 
 import re
 
@@ -42,7 +42,7 @@ def test_replicas_and_devices_have_their_newest_values_and_are_chosen(viewer):
 
 
 def names(page):
-    """The replicas of the table from the first row on."""
+    """Return the replicas of the table from the first row on."""
     return page.locator("#replicas tbody th").all_inner_texts()
 
 
@@ -69,11 +69,11 @@ def test_the_line_under_the_pointer_is_named_among_many(viewer):
     over = chart.locator(".u-over")
 
     def named():
-        # Parts of the page that arrive later move the chart or draw it again, so its place is read again.
+        # Late parts of the page move or redraw the chart, so read its position again.
         if not over.is_visible():
             return False
         width, height = over.evaluate("element => [element.clientWidth, element.clientHeight]")
-        # The axis goes to a little above 100 %: the slow rank lies at 40 % of it.
+        # The axis ends a little above 100 %, and the slow rank is at 40 % of it.
         over.hover(position={"x": width / 2, "y": height * (1 - 0.4 / 1.02)}, force=True)
         return f"worker-{SLOW}" in chart.locator(".when").inner_text()
 

@@ -1,4 +1,4 @@
-"""What the list, a job, a node, the terminal and the API say of a fault: the same, at the first look."""
+"""Summaries of a fault in the list, on a job, on a node, in the terminal and in the API: all agree at first sight."""
 
 import json
 import re
@@ -19,7 +19,7 @@ SENTENCE = "worker-3 (node-7, gpu2): XID 79: the GPU has fallen off the bus"
 
 
 def facts(now):
-    """Three jobs that run, one of them on a broken device and one idle, one that waits, and newer ones that ended."""
+    """Return three running jobs (one on a broken device, one idle), a waiting job, and newer ended jobs."""
     address = {f"gpu{at}": f"0000:{0x1B + 0x40 * at:02x}:00" for at in range(4)}
     devices = [{"device": name, "name": "NVIDIA H200", "pci": one} for name, one in address.items()]
     nodes = [{"name": f"node-{at}", "info": {"cores": 64, "devices": devices}} for at in (6, 7, 8)]

@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.slow, needs_current]
 
 
 def _many(now_ms):
-    """Recorded jobs that differ in everything that a list filters by."""
+    """Return job records that differ in every filter property of a list."""
     jobs = []
     for number in range(COUNT):
         state = STATES[number % 5]
@@ -158,7 +158,7 @@ def test_the_life_of_a_job(server, keys, python, asynchronous):
         name: BODY[name] for name in ("DisplayName", "JobType", "UserCommand", "WorkspaceId", "ResourceId")
     }
     assert (body["Status"], body["Priority"], body["UserId"]) == ("Queuing", 5, "ada")
-    if python == CURRENT:  # the former models have no such fields
+    if python == CURRENT:  # the older models lack these fields
         assert (body["RequestCPU"], body["RequestGPU"], body["RequestMemory"]) == (20, 4.0, 144.0)
     assert body["Envs"] == BODY["Envs"]
     assert body["DataSources"] == BODY["DataSources"]
@@ -231,7 +231,7 @@ def test_the_life_of_a_job(server, keys, python, asynchronous):
 
 
 def _report(server, job, start):
-    """What the agents of a job's machines would tell of it."""
+    """Send the facts that the agents of a job's machines would report."""
     attempts = [
         {"name": "worker-0", "attempt": 0, "node": "node-a", "state": "Failed", "start": start, "end": start + 400,
          "reason": "Evicted by the node"},

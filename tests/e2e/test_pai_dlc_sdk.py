@@ -1,4 +1,4 @@
-"""The vendor's own SDK against a real server, with nothing but the endpoint changed."""
+"""Tests of the vendor's own SDK against a real server, with nothing but the endpoint changed."""
 
 import json
 import time
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.slow, needs_current]
 
 
 def _samples(end_ms):
-    """Two replicas with two GPUs each over an hour, with gaps, and counters that start again once."""
+    """Return an hour of samples of two replicas with two GPUs each, with gaps and one counter reset."""
     random = np.random.default_rng(7)
     rows = []
     for replica in ("worker-0", "worker-1"):
@@ -88,7 +88,7 @@ def _iso(time_ms):
 
 
 def _expected(frame, metric_type, start_ms, end_ms, step_ms):
-    """{replica: {bucket: value}} by pandas, in the vendor's units."""
+    """Compute {replica: {bucket: value}} with pandas, in the vendor's units."""
     own = frame[(frame.type == metric_type) & (frame.time >= start_ms) & (frame.time < end_ms)].copy()
     own["bucket"] = own.time // step_ms * step_ms
     if metric_type not in COUNTERS:
@@ -302,6 +302,6 @@ def test_tls_with_a_private_authority(stored, tmp_path):
         for answer in ask(*asks):
             assert answer.get("statusCode") == 200, answer
             assert [point["Value"] for pod in answer["body"]["PodMetrics"] for point in pod["Metrics"]] == [50.0]
-        end_all()  # the SDK keeps the connections that it trusted
+        end_all()  # the SDK keeps its trusted connections
         (distrusted,) = ask(_metrics(server, config={"endpoint": address}))
         assert "certificate" in str(distrusted["message"]).lower()

@@ -1,4 +1,4 @@
-"""PaiLLMTrace by the vendor's own SDK: a token, spans that OpenTelemetry's SDK sends with it, and traces."""
+"""PaiLLMTrace with the vendor's own SDK: a token, spans that OpenTelemetry's SDK sends with it, and traces."""
 
 import json
 import subprocess
@@ -47,7 +47,7 @@ def key(receiver, role="writer", project="lab"):
 
 
 def ask(receiver, pair, *asks, **reached):
-    """The SDK's answers to (operation, request, further fields of an ask); ``reached`` are fields of its Config."""
+    """Return the SDK's answers to (operation, request, further fields). ``reached`` contains fields of its Config."""
     config = {name: pair[name] for name in ("access_key_id", "access_key_secret")}
     config |= reached or {"endpoint": receiver.server.url.partition("://")[2].strip("/"), "protocol": "http"}
     given = [{"config": config, "operation": name, "request": request, **more} for name, request, more in asks]
@@ -60,7 +60,7 @@ def token(receiver, pair, **more):
 
 
 def send(way, granted, *traces):
-    """OpenTelemetry's SDK with what GetXtraceToken gave."""
+    """Send spans with OpenTelemetry's SDK and the credentials of GetXtraceToken."""
     variables = {
         "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": granted["GrpcEndpoint" if way == "grpc" else "HttpEndpoint"],
         "OTEL_EXPORTER_OTLP_HEADERS": f"authentication={granted['Token']}",
@@ -99,7 +99,7 @@ OLD = {"resource": {"service.name": "batch"}, "spans": [span("nightly", 90_000, 
 
 @pytest.fixture(scope="module")
 def sent(receiver):
-    """Three traces of the key's project, by their names, as OpenTelemetry's SDK knows them."""
+    """Send three traces of the key's project, and return them by name as OpenTelemetry's SDK knows them."""
     pair = key(receiver)
     made = send("http/protobuf", token(receiver, pair), CHAT, FAILED, OLD)
     assert made["exported"] == ["SUCCESS"] * 6
@@ -161,7 +161,7 @@ def filtering(filters, traces):
 
 @pytest.fixture(scope="module")
 def filtered(receiver, sent):
-    """Answers to ``FILTERS`` in order, from one run of the SDK."""
+    """Return the answers to ``FILTERS`` in order, from one run of the SDK."""
     pair, traces = sent
     return ask(receiver, pair, *(("list_traces_datas", filtering(filters, traces), {}) for filters, _ in FILTERS))
 
@@ -238,7 +238,7 @@ def _status(answer):
 
 
 def _issued(receiver, pair, ago_ms):
-    """A token that the server made so long ago."""
+    """Return a server token of that age."""
     vault = Vault.load(load(data=receiver.server.data), make=False)
     who = Principal(
         id=pair["id"], name="w", role=Role.WRITER, project="lab", access_key_id=pair["access_key_id"]
@@ -264,7 +264,7 @@ def test_expired_and_forged_tokens_send_nothing(receiver, way):
     subprocess.run(
         [sys.executable, "-m", "jobmeter", "key", "revoke", pair["id"], "--data", str(receiver.server.data)], check=True
     )
-    # What a server knows of a key it believes for a second.
+    # The server caches the facts of a key for a second.
     wait_until(lambda: send(way, granted, trace)["exported"] == ["FAILURE"], "the end of the key")
 
 
@@ -277,7 +277,7 @@ def test_an_endpoint_with_a_scheme_is_one(receiver, form):
 
 
 def test_behind_a_proxy_with_tls_the_endpoints_have_tls(tmp_path):
-    """Exporters would send the token in the clear to an endpoint that begins with http://."""
+    """An http:// endpoint would make exporters send the token in clear text."""
     certificates = make(tmp_path)
     trusting = {"JOBMETER_TRUSTED_PROXIES": "127.0.0.1"}
     with otlp_server(tmp_path, environment=trusting) as receiver:

@@ -1,7 +1,7 @@
 """PaiStudio's own SDK, of two generations, and a plain HTTP client of the URL form, against a real server.
 
-What is stored is told once more by pandas. All samples lie in two blocks with a pause between them, so that no answer
-depends on when exactly it is asked for.
+pandas computes the expected answers from the stored samples. The samples form two blocks with a pause between them, so
+that no answer depends on the exact time of the question.
 """
 
 import json
@@ -37,7 +37,7 @@ pytestmark = pytest.mark.slow
 
 
 def _job(number):
-    """User ``u7`` has job ``j7`` on one of forty nodes; every third has two GPUs."""
+    """Return the record of job ``j7`` of user ``u7`` on one of forty nodes. Every third job has two GPUs."""
     node = f"n{number % 40}"
     devices = [f"gpu{2 * (number // 120)}", f"gpu{2 * (number // 120) + 1}"] if number % 3 == 0 else []
     return {
@@ -54,7 +54,7 @@ def _job(number):
 
 
 def _block(random, number, start_ms, count, base):
-    """Series of one job over one block; counters go on from ``base``."""
+    """Yield the series of one job over one block. Counters continue from ``base``."""
     times = start_ms + np.arange(count) * STEP_S * 1000
     job = _job(number)
     names = {"job": job["job_id"], "replica": "worker-0", "node": job["replicas"][0]["node"]}
@@ -73,7 +73,7 @@ def _samples(now_ms):
     series: list[tuple[dict[str, str], list[tuple[int, float]]]] = []
     rows = []
     for number in range(USERS):
-        if number % 100 == 99:  # of some nobody measured anything
+        if number % 100 == 99:  # some users have no measurements
             continue
         for start_ms, base in ((now_ms - 2_400_000, 0.0), (now_ms - 600_000, 1e12)):
             for names, times, values in _block(random, number, start_ms, 8, base):
@@ -84,7 +84,7 @@ def _samples(now_ms):
 
 
 def _reported(now_ms):
-    """What the training job reported, and what was measured of it."""
+    """Return the reported and the measured series of the training job."""
     times = [now_ms - 600_000 + 1_000 * at for at in range(250)]
     loss = [(time_ms, round(2.0 / (1 + at), 6)) for at, time_ms in enumerate(times)]
     names = {"job": JOB, "replica": "worker-0", "node": "m1"}
@@ -162,7 +162,7 @@ def _users(stored, number=1, size=1000, **request):
 
 
 def _expected(frame, now_ms, back_ms):
-    """By pandas, for each user: what was used over the last ``back_ms``, in the vendor's units."""
+    """Compute with pandas the usage of each user over the last ``back_ms``, in the vendor's units."""
     jobs = pd.DataFrame(
         [
             {
@@ -245,7 +245,7 @@ def _check_summary(first, second, expected):
     assert summary["RequestMemory"] == expected.memory.sum() // 1024
     assert len(summary["NodeNames"]) == 40
     assert len(summary["GpuJobNames"]) == (expected.gpus > 0).sum()
-    # Nobody says what the nodes have: it is what their replicas are allowed, and the devices that jobs have there.
+    # Nothing reports the nodes' capacity, so it is the sum of their replicas' limits and their jobs' devices.
     assert summary["TotalCPU"] == expected.cpu.sum()
     assert summary["TotalMemory"] == expected.memory.sum() // 1024
     assert "spy" not in json.dumps([first, second])
@@ -304,7 +304,7 @@ def test_nodes_and_totals(stored, environment):
     assert (node["NodeID"], node["GPUType"]) == ("m1", "A100")
     assert {point["Value"] for point in node["Metrics"]} == {"75"}
     assert {point["Time"] % 3_600_000 for point in node["Metrics"]} == {0}
-    assert cpu["body"]["NodesMetrics"] == []  # nobody measured what it or its replicas may use
+    assert cpu["body"]["NodesMetrics"] == []  # its limit and its replicas' limits are unmeasured
     assert other_type["body"]["NodesMetrics"] == []
     assert foreign["code"] == hidden["code"] == "InvalidResourceGroupID.NotFound"
     assert total["body"] == {
@@ -323,7 +323,7 @@ def test_nodes_and_totals(stored, environment):
 
 
 def _is_kill(line):
-    """True for an event of a kill; a finding that was made of it while the job ran is another event."""
+    """Return True for the event of a kill. A finding about it while the job ran creates a separate event."""
     return "OOMKilled" in line and "Finding" not in line
 
 
@@ -343,7 +343,7 @@ def test_training_jobs(stored, environment):
         _op(stored, "list_training_job_instance_events", JOB, "pod-abc", asynchronous=True),
     ]
     third, newest, latest, instances, one, nobody, hidden, logs, events, own = _ask(environment, *asks)
-    if environment == "alibaba":  # the older one's model has no such field
+    if environment == "alibaba":  # the older model lacks this field
         assert third["body"]["TotalCount"] == len(loss)
         assert newest["body"]["TotalCount"] == len(loss) + 1
     assert [point["Value"] for point in third["body"]["Metrics"]] == [value for _, value in loss[200:]]

@@ -1,4 +1,4 @@
-"""``jobmeter serve --processes``: several processes answer as one does, and survive each other."""
+"""Tests of ``jobmeter serve --processes``: several processes answer like one, and survive the end of others."""
 
 import base64
 import http.client
@@ -44,7 +44,7 @@ _EVALUATED = re.compile(rb'"health":"\w+"|"evaluationTime":[^,}]*|"lastEvaluatio
 """Facts of rules that depend on the moment of their last evaluation."""
 _MOMENTS = re.compile(
     rb"20\d\d-\d\d-\d\d[T ][\d:.]+(?:Z|[+-]\d\d:?\d\d)?|\d{8}T\d{6,9}|\d{8,}(?:\.\d+)?"
-    rb'|(?<="[dD]uration":)\d+'  # of jobs that still run
+    rb'|(?<="[dD]uration":)\d+'  # of running jobs
 )
 
 
@@ -53,7 +53,7 @@ def workers(server: ServerProcess) -> list[int]:
 
 
 def open_files(pid: int) -> dict[str, str]:
-    """Return what each descriptor of a process refers to."""
+    """Return the target of each descriptor of a process."""
     files = {}
     for one in Path(f"/proc/{pid}/fd").iterdir():
         with suppress(OSError):
@@ -62,7 +62,7 @@ def open_files(pid: int) -> dict[str, str]:
 
 
 def sockets(pid: int) -> int:
-    """Number of open sockets of a process."""
+    """Return the number of open sockets of a process."""
     links = []
     for one in Path(f"/proc/{pid}/fd").iterdir():
         with suppress(OSError):
@@ -174,7 +174,7 @@ def test_recorded_requests_have_the_same_answers_from_any_number_of_processes(tm
 
 
 def live(server: ServerProcess, now_ms: int) -> list[str]:
-    """Paths of live questions about the job ``live`` in our own API and in dialects."""
+    """Return paths of live questions about the job ``live``, in our own API and in vendor APIs."""
     start, end = (datetime.fromtimestamp((now_ms - ago) / 1000, UTC).strftime("%FT%TZ") for ago in (600_000, 0))
     query = urlencode(
         {"query": 'jobmeter_gpu_utilization_ratio{job_id="live",project="default"}', "time": now_ms / 1000}
@@ -187,7 +187,7 @@ def live(server: ServerProcess, now_ms: int) -> list[str]:
 
 
 def until_own(server: ServerProcess, connection: http.client.HTTPConnection, path: str) -> set[bytes]:
-    """Return the distinct answers on a connection until its worker process has answered by itself."""
+    """Return the distinct answers on a connection until its worker answers without the storage process."""
     found, before = set(), worker_answers(server)
 
     def is_own() -> bool:
@@ -230,7 +230,7 @@ def test_a_killed_worker_is_replaced_and_acknowledged_samples_survive(tmp_path):
             os.kill(pid, signal.SIGKILL)
             wait_until(lambda: pid not in workers(server) and len(workers(server)) == 2, "the replacement")  # noqa: B023
             reached = len(sender.acknowledged)
-            if not sender.is_alive():  # the connection that died was the sender's
+            if not sender.is_alive():  # the broken connection belonged to the sender
                 acknowledged += sender.acknowledged
                 sender = Sender(server, base, 0, sender.number)
                 sender.start()
@@ -290,7 +290,7 @@ def test_a_stopping_server_answers_the_requests_that_its_workers_accepted(tmp_pa
             connection.endheaders()
             assert connection.sock.recv(1024).startswith(b"HTTP/1.1 100"), "the body is requested"
             connection.send(body[:20])
-        for pid in (server.process.pid, *(pids if to_all else ())):  # as systemd does, and Ctrl-C
+        for pid in (server.process.pid, *(pids if to_all else ())):  # like systemd and Ctrl-C
             os.kill(pid, signal.SIGTERM)
         for connection in connections:
             connection.send(body[20:])

@@ -1,4 +1,4 @@
-"""What programs report with ``jobmeter.log``, StatsD and OpenTelemetry reaches the server, and never harms them."""
+"""Metrics of programs with ``jobmeter.log``, StatsD and OpenTelemetry reach the server, and never harm a program."""
 
 import json
 import os
@@ -42,7 +42,7 @@ def start(server, folder, *words, options=()):
 
 
 def run(server, folder, *words, options=()):
-    """Run a command as a job. Returns its exit status and what it and the run wrote to standard error."""
+    """Run a command as a job. Return its exit status, and the standard error of the command and the run."""
     with start(server, folder, *words, options=options) as program:
         _, errors = program.communicate(timeout=100)
     return program.returncode, errors

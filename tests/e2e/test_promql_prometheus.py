@@ -9,7 +9,7 @@ from tests.support.promql_random import compare
 pytestmark = pytest.mark.slow
 
 SEED, QUERIES = 13, 150
-"""More of them: ``python -m tests.support.promql_random --queries 10000``."""
+"""Number of queries. ``python -m tests.support.promql_random --queries 10000`` runs more."""
 
 
 def test_random_queries_have_the_answers_of_prometheus(tmp_path):

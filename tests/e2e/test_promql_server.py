@@ -45,13 +45,13 @@ QUERIES = (
     'count({{__name__=~"jobmeter_.*", job_id="train-1"}})',
 )
 QUESTIONS = 60
-"""Random queries of a test."""
+"""Number of random queries of a test."""
 START = 60 * MINUTE
-"""Time before now at which the samples begin."""
+"""Time of the first samples before now."""
 
 
 def samples(now, rng):
-    """Yield samples of a job as CSV, at irregular times, with gaps and counters that begin again."""
+    """Yield samples of a job as CSV, at irregular times, with gaps and counter resets."""
     yield "job_id,replica,node,device,metric,time,value"
     for rank in range(5):
         used = 0.0
@@ -70,7 +70,7 @@ def test_the_page_for_users_of_prometheus_works_as_it_is_written(tmp_path):
         pytest.skip("promtool is not installed (Debian's package prometheus): make programs")
     script = "".join(blocks(ROOT / "docs" / "how-to" / "promql.md", "sh")).replace("8418", str(free_port()))
     output = type_in(f"trap 'kill $(jobs -p)' EXIT\n{script}", tmp_path)
-    # The answers of curl have no line ends.
+    # curl's answers have no line ends
     decoder = json.JSONDecoder()
     memory, at = decoder.raw_decode(output, output.index('{"status"'))
     rate, at = decoder.raw_decode(output, at)
@@ -122,7 +122,7 @@ def test_a_server_answers_as_a_prometheus_that_reads_from_it(tmp_path):
 
 
 def test_a_server_answers_as_a_prometheus_to_which_the_same_series_were_written(tmp_path):
-    """Series have NaN, infinities and stale markers; Jobmeter is asked in PromQL, and by a Prometheus that reads it."""
+    """Series contain NaN, infinities and stale markers. Queries go to Jobmeter directly and through a Prometheus."""
     if program("prometheus") is None:
         pytest.skip("prometheus is not installed (Debian's package prometheus): make programs")
     rng = random.Random(17)

@@ -1,4 +1,4 @@
-"""promtool and vmctl beside a server: the answers of a Prometheus with the same samples, and every sample moved."""
+"""promtool and vmctl with a server: answers equal Prometheus' on the same samples, and every sample can be moved."""
 
 import json
 import random
@@ -46,7 +46,7 @@ EXPORTED = {
         "pod": "train-7-worker-1",
     },
 }
-"""Metrics that become metrics of the catalogue, with their labels."""
+"""Exporter metrics that become metrics of the catalogue, with their labels."""
 
 
 def exported(rng, start_ms):
@@ -61,7 +61,7 @@ def exported(rng, start_ms):
 
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory):
-    """A server, the start of its samples, and the samples as (series of any system, series of exporters)."""
+    """Store samples, and yield the server, their start, and the series of any system and of exporters."""
     rng = random.Random(31)
     start_ms = SystemClock().now_ms() - LENGTH_MS
     memories = random_series(rng, start_ms), exported(rng, start_ms)
@@ -195,7 +195,7 @@ def test_vmctl_moves_every_sample(stored, tmp_path, streamed):
             wanted = dict(zip(series.times, series.values, strict=True))
             assert found.pop(labels) == pytest.approx(wanted, rel=1e-12), labels
     print_count("series moved by vmctl", every, every)
-    # The exporters' metrics have Jobmeter's names too.
+    # The exporters' metrics also have Jobmeter's names.
     assert {dict(labels)["__name__"] for labels in found} == {
         "jobmeter_gpu_utilization_ratio",
         "jobmeter_node_load1",

@@ -1,4 +1,4 @@
-"""A data folder that an older program wrote, recorded as it was, opens and is complete. See ``recorded/facts.py``."""
+"""Tests of a data folder recorded with an older program: it opens and is complete. See ``recorded/facts.py``."""
 
 import tarfile
 from pathlib import Path
@@ -15,7 +15,7 @@ END = START + STEP * COUNT
 
 @pytest.fixture(params=sorted(path.name.removesuffix(".tar.xz") for path in RECORDED.glob("*.tar.xz")))
 def server(request, tmp_path):
-    """This program on the folder that the commit of that name left: stopped once, killed at the end."""
+    """Run this program on the folder of a commit: first stopped, killed at the end."""
     with tarfile.open(RECORDED / f"{request.param}.tar.xz") as archive:
         archive.extractall(tmp_path, filter="data")
     with running(tmp_path / "data", environment=ENVIRONMENT) as started:
@@ -23,7 +23,7 @@ def server(request, tmp_path):
 
 
 def points(server: ServerProcess, metric: str, replica: str, step: str) -> list[list[float]]:
-    """The values of one replica, in steps."""
+    """Return the values of one replica, step by step."""
     asked = urlencode({"metric": metric, "start": START, "end": END, "by": "replica", "step": step})
     reply = server.call("GET", f"/api/jobmeter/v1/jobs/recorded/metrics?{asked}")
     assert reply.status == 200, reply.body

@@ -1,4 +1,4 @@
-"""PostgreSQL frozen or killed under a running server: known keys go on writing, and nothing hangs."""
+"""Tests of a PostgreSQL that freezes or is killed under a running server: known keys can write, and nothing hangs."""
 
 import threading
 import time
@@ -59,7 +59,7 @@ def test_cached_keys_and_jobs_go_on(tmp_path: Path, database: PostgreSQL, way: s
             assert str(tmp_path).encode() not in reply.body
         assert "the registry does not work now" in server.output()
         until(lambda: ready(server))
-        # What was acknowledged is there, and the registry hears how long the job went on.
+        # Acknowledged data is stored, and the registry learns the new end of the job.
         until(lambda: send(server, "new", now) == 200)
         count = server.call(
             "GET", f"{API}/jobs/known/metrics", metric="app.number", step="1h", statistic="count",

@@ -1,6 +1,6 @@
-"""Prometheus, vmagent and node_exporter as Debian ships them, writing to a real server for some seconds.
+"""Prometheus, vmagent and node_exporter of Debian, which write to a real server for some seconds.
 
-The oracle is what the scraped endpoints said.
+The oracle is the text of the scraped endpoints.
 """
 
 import contextlib
@@ -25,13 +25,13 @@ pytestmark = pytest.mark.slow
 
 SENDERS = ("prometheus", "vmagent")
 TOGETHER = 25.0
-"""Seconds that the senders may take to be heard of."""
+"""Deadline in seconds for the first data of the senders."""
 LEAST = 4
-"""Samples of each series to wait for."""
+"""Number of samples of each series to wait for."""
 
 
 def text(count: int) -> str:
-    """What is scraped for the count-th time: each value says when it was read."""
+    """Return the scraped text number ``count``. Each value encodes the number of its scrape."""
     pod = 'namespace="lab",pod="train-7-worker-1",container="main"'
     return "".join(
         f"{line}\n"
@@ -47,7 +47,7 @@ def text(count: int) -> str:
 
 
 class Endpoint:
-    """Serves ``text`` and notes, by path, how often it was read."""
+    """Serves ``text``, and counts the scrapes by path."""
 
     def __init__(self) -> None:
         self.read = dict.fromkeys(SENDERS, 0)
@@ -65,7 +65,7 @@ class Endpoint:
                 self.wfile.write(body)
 
             def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-                """Say nothing."""
+                """Log nothing."""
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.port = self.server.server_address[1]
@@ -80,7 +80,7 @@ class Endpoint:
 
 @contextlib.contextmanager
 def process(log: Path, *command: str) -> Iterator[None]:
-    """A program for the length of the block, ended by its own pid."""
+    """Run a program for the block, and end it by its own process id."""
     with log.open("wb") as output:
         started = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
     try:
@@ -95,7 +95,7 @@ def process(log: Path, *command: str) -> Iterator[None]:
 
 
 def scraped(sender: str, endpoint: int, exporter: int) -> list[dict[str, object]]:
-    """The scrape configuration, which both programs read alike; JSON is YAML."""
+    """Return the scrape configuration, which both programs accept; JSON is a subset of YAML."""
     job = {
         "job_name": "app",
         "metrics_path": f"/{sender}",
@@ -155,7 +155,7 @@ STARTS = {"prometheus": start_prometheus, "vmagent": start_vmagent}
 
 
 def points(server: ServerProcess, metric: str, host: str) -> list[tuple[int, float]]:
-    """The raw samples of one series, by OpenTSDB's API."""
+    """Return the raw samples of one series, through OpenTSDB's API."""
     since = int(time.time() * 1000) - 600_000
     reply = server.call("GET", "/api/query", start=since, ms="true", m=f"none:{metric}{{host={host}}}")
     if reply.status == 400:
@@ -181,7 +181,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 
 @pytest.fixture(scope="module", params=SENDERS)
 def remote(request, server, exporter, tmp_path_factory):
-    """(the sender's name, the server, how often the endpoint was read) after the sender wrote for some seconds."""
+    """Return (name of the sender, server, number of scrapes) after the sender wrote for some seconds."""
     sender = request.param
     needs(sender)
     endpoint = Endpoint()
@@ -228,7 +228,7 @@ def test_what_an_exporter_says_of_a_pod_is_a_measurement_of_its_job(remote):
         "memory.usage": {count * 4096.0 for count in range(1, 200)},
     }
     for metric, expected in scraped_values.items():
-        # Both senders read the same GPU: the greatest value of a second is one that was scraped.
+        # Both senders scrape the same GPU, so the greatest value of a second is one scraped value.
         query = {"metric": metric, "since": "10m", "step": "1s", "statistic": "max", "by": "device", "format": "csv"}
         reply = server.call("GET", f"{API}/jobs/train-7/metrics", **query)
         assert reply.status == 200, reply.body
@@ -243,7 +243,7 @@ def test_what_node_exporter_says_is_a_measurement_of_the_node(remote, exporter):
     with urlopen(f"http://127.0.0.1:{exporter}/metrics", timeout=10) as reply:
         lines = dict(line.rsplit(" ", 1) for line in reply.read().decode().splitlines() if not line.startswith("#"))
     total = float(lines["node_memory_MemTotal_bytes"])
-    # vmagent reads 2.5276502016e+10 as 25276502016.000004: its numbers are right but for the last bit.
+    # vmagent parses 2.5276502016e+10 as 25276502016.000004: its values can differ in the last bit.
     exact = pytest.approx(total, rel=1e-15)
     remote_values = [value for _, value in points(server, "node.memory.total", f"{sender}-node")]
     assert remote_values

@@ -1,4 +1,4 @@
-"""``jobmeter run`` with real processes: what a user sees is the command, and what the server gets is the job."""
+"""Tests of ``jobmeter run`` with real processes: the user sees only the command, and the server gets the job."""
 
 import contextlib
 import os
@@ -20,7 +20,7 @@ def server():
 
 
 class Runner:
-    """Runs commands as jobs, with everything captured."""
+    """Runs commands as jobs, and captures everything."""
 
     def __init__(self, data, server):
         self.data, self.server = data, server
@@ -32,7 +32,7 @@ class Runner:
         return [*command, *options, "--", *words]
 
     def start(self, *words, options=(), environment=None, stdin=subprocess.DEVNULL, before="", **more):
-        """``before`` is what a shell does before it becomes the run."""
+        """Start a run. ``before`` contains shell commands before the shell becomes the run."""
         command = self.command(*words, options=options)
         return subprocess.Popen(
             ["sh", "-c", f'{before}; exec "$@"', "sh", *command] if before else command,
@@ -111,7 +111,7 @@ def test_a_job_that_lives_for_200_ms_is_recorded_and_measured(run, server):
 
 
 def test_the_cpu_time_at_the_end_is_that_of_the_whole_family(run, server):
-    """Children that live between two samples, and one whose parent ignores it, count in full."""
+    """Short-lived children between two samples, and a child whose parent ignores it, count completely."""
     code = """
 import os, resource, signal, subprocess, sys, time
 burn = "import time; t = time.process_time()\\nwhile time.process_time() - t < 0.15: pass"
@@ -229,7 +229,7 @@ def test_without_replicas_the_environment_has_the_tags_the_socket_and_nothing_el
     assert status == 0
     got = dict(entry.split("=", 1) for entry in out.decode().split("\0") if entry)
     assert got["KEPT"] == "a\nb"
-    assert got.pop("JOBMETER_SOCKET").endswith(".sock")  # where the command reports its numbers
+    assert got.pop("JOBMETER_SOCKET").endswith(".sock")  # address for the command's metrics
     assert {name: got[name] for name in got if name.startswith("JOBMETER_")} == {
         "JOBMETER_JOB_ID": "mine",
         "JOBMETER_REPLICA": "worker-0",
@@ -255,7 +255,7 @@ def test_without_a_server_the_command_runs_and_the_next_run_sends_its_samples(ru
     assert (status, out) == (4, b"done\n")
     assert "not delivered" in err
     assert server.bodies == []
-    # The same target: what waits for one server is never sent to another.
+    # Use the same server address: data that waits for one server is never sent to another.
     assert run("true", options=["--job-id", "other"])[0] == 0
     assert {job["job_id"] for job in server.jobs} == {"other"}
     for folder in (tmp_path / "data" / "spool").glob("run-*"):
@@ -292,7 +292,7 @@ def test_a_wrong_option_is_named_and_nothing_is_started(run, tmp_path, options, 
 
 
 def test_a_kill_for_want_of_memory_is_reported(run, server):
-    """The kernel's own limit, where this machine lets a group be made and be limited."""
+    """Use the kernel's own limit, if this machine allows to create and limit a cgroup."""
     group = Path(f"/sys/fs/cgroup/memory/jobmeter-test-{os.getpid()}")
     try:
         group.mkdir()
@@ -308,7 +308,7 @@ def test_a_kill_for_want_of_memory_is_reported(run, server):
         assert last["state"] == "Failed"
         assert "OOMKilled" in last["error"]
         assert "OOMKilled" in last["replicas"][0]["reason"]
-        # The end of the replica and the counter of its group tell of one kill: it is one event.
+        # The end of the replica and the counter of its cgroup describe the same kill, which makes one event.
         assert [event["reason"] for event in server.events] == ["OOMKilled"]
         assert last["limits"]["memory.limit"] == 96 * 2**20
     finally:
@@ -322,7 +322,7 @@ def _removed(folder):
 
 
 def test_ctrl_c_on_a_terminal_reaches_the_command_once(run, server):
-    """Both are in the terminal's foreground group, so the kernel sends to both; passing on would send twice."""
+    """Both are in the terminal's foreground group, so the kernel signals both. Forwarding would signal twice."""
     code = """
 import os, signal, sys
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT, signal.SIGUSR2])

@@ -1,4 +1,4 @@
-"""``jobmeter run --pid``: a tree of processes that runs already is measured until it ends, and left as it is."""
+"""Tests of ``jobmeter run --pid``: it measures a running tree of processes until the end, and does not disturb it."""
 
 import os
 import select
@@ -31,7 +31,7 @@ sys.exit(int(sys.argv[1]))
 """
 
 INTERVAL, TICK = 0.1, 1 / os.sysconf("SC_CLK_TCK")
-"""Seconds between two readings of a process, and those that the kernel counts in."""
+"""Seconds between two readings of a process, and the kernel's unit of CPU time."""
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def server():
 
 @contextmanager
 def running(status, **environment):
-    """A process with a child, which ends with that status when its input ends."""
+    """Start a process with a child, which ends with that status at the end of its input."""
     with subprocess.Popen(
         [sys.executable, "-c", WORK, str(status)],
         stdin=subprocess.PIPE,
@@ -80,7 +80,7 @@ def values(server, metric):
 
 
 def cpu_seconds(process):
-    """CPU time until now of a process and its child, as the kernel has it."""
+    """Return the current CPU time of a process and its child from the kernel."""
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     stats = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in (process.pid, *children)]
     return sum(int(one[11]) + int(one[12]) for one in stats) * TICK
@@ -158,7 +158,7 @@ def test_what_cannot_be_attached_to_is_refused(tmp_path):
 
 
 class Reaped(ProcessEnd):
-    """A process that its parent has reaped, on a kernel that gives the status to no other."""
+    """Process that its parent has reaped, on a kernel that hides the status from other processes."""
 
     def _read_zombie_status(self):
         return None
@@ -175,7 +175,7 @@ def test_the_exit_status_is_reported_where_the_kernel_has_it(kind, status):
         select.select([end.descriptor], [], [])
         exit_status = end.read_status()
         end.close()
-    # Waited for already: before Linux 6.15 nobody is told any more.
+    # The parent has reaped it: before Linux 6.15 no other process can read the status.
     assert exit_status == status or (exit_status is None and kernel() < (6, 15))
 
 

@@ -1,4 +1,4 @@
-"""The control groups of ``jobmeter run``, where this machine lets some be made: each run has its own, none is left."""
+"""Tests of the cgroups of ``jobmeter run`` on a machine that allows them: each run has its own, and removes it."""
 
 import os
 import signal
@@ -73,7 +73,7 @@ def container():
 
 {"itself": itself, "child": child, "container": container}[sys.argv[1]]()
 """
-"""Uses 1.2 s of CPU time, most of it in other control groups, whose files are the arguments."""
+"""Program that uses 1.2 s of CPU time, mostly in other cgroups, whose files are the arguments."""
 SERVICE = """
 import time, sys
 while time.process_time() < 1.2: pass
@@ -97,7 +97,7 @@ for controller, path in read_groups("/proc", os.getpid()).items():
         except OSError:
             continue
 """
-"""Writes 300 MiB to a file, has 150 MiB in memory for a moment, and prints the kernel's mark."""
+"""Program that writes 300 MiB to a file, holds 150 MiB for a moment, and prints the kernel's peak."""
 
 
 @pytest.fixture(autouse=True)
@@ -126,7 +126,7 @@ def run(server, data, *words, job, interval="1s"):
 
 @pytest.fixture
 def elsewhere():
-    """The files by which a process enters other groups, in every hierarchy in which a run has groups of its own."""
+    """Yield the files by which a process enters other cgroups, in every hierarchy with cgroups of a run."""
     groups = OwnGroups(f"elsewhere-{os.getpid()}", ["worker-0"], Hierarchies())
     yield groups.list_entries("worker-0")
     groups.remove()
@@ -143,11 +143,11 @@ def test_a_child_that_outlives_its_run_does_not_change_how_the_next_is_counted(s
     try:
         assert f"still running, unmeasured: {pid}".encode() in first.stderr
         left = folders(job)
-        assert left  # it holds a process, which is not ours to end
+        assert left  # it contains a foreign process, which the run must not end
         second = run(server, tmp_path, sys.executable, "-c", BURN, job=job)
         assert b"counted by      control group" in second.stderr, second.stderr
         assert folders(job) == left
-        # Each child used 0.05 s, and the group counts every one of them, waited for or not.
+        # Each child used 0.05 s, and the cgroup counts all of them, waited for or not.
         assert server.values("cpu.time", job=job)[-1][1] >= 30 * 0.05
     finally:
         os.kill(pid, signal.SIGKILL)
@@ -165,7 +165,7 @@ def test_what_leaves_the_groups_of_a_run_counts_once(server, tmp_path, elsewhere
     done = run(server, tmp_path, sys.executable, "-c", AWAY, way, *elsewhere, job=job, interval=interval)
     assert (done.returncode, b"counted by      control group" in done.stderr) == (0, True), done.stderr
     used = server.values("cpu.time", job=job)[-1][1]
-    # Starting the interpreter takes some time of its own; a tick of the clock may be missing.
+    # The start of the interpreter adds some time, and a clock tick may be missing.
     assert 1.15 < used < 1.2 + 0.35, used
 
 
@@ -195,7 +195,7 @@ def test_what_another_program_starts_for_a_run_is_found_by_its_tags(server, tmp_
 def test_the_peak_of_memory_leaves_out_the_file_cache_and_the_caller(server, tmp_path, interval, caller):
     job = f"cache-{interval}-{caller}-{os.getpid()}"
     line = (sys.executable, "-c", CACHE, str(tmp_path / "written"))
-    held = b"x" * caller  # The kernel counts the caller's memory as a peak of each program that it starts.
+    held = b"x" * caller  # The kernel counts the caller's memory as a peak of each started program.
     done = run(server, tmp_path / "data", *line, job=job, interval=interval)
     del held
     assert done.returncode == 0, done.stderr
@@ -208,7 +208,7 @@ def test_the_peak_of_memory_leaves_out_the_file_cache_and_the_caller(server, tmp
 
 
 def last(server, job):
-    """The last CPU time of a job that the server has, 0 for none."""
+    """Return the server's last CPU time of a job, 0 without any."""
     values = server.values("cpu.time", job=job)
     return values[-1][1] if values else 0.0
 

@@ -1,4 +1,4 @@
-"""``jobmeter run`` never harms its command: whatever fails in measuring it, it runs to its end, which is its status."""
+"""Tests that ``jobmeter run`` never harms its command: any failure to measure leaves the exit status unchanged."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""What a run's command writes: on the terminal as it would be without, and on the server, every line once."""
+"""Output of a run's command: unchanged on the terminal, and on the server with every line once."""
 
 import json
 import os
@@ -49,7 +49,7 @@ def stored(server, job, **query):
 
 
 def has_arrived(server, job, lines):
-    """Whether the server has so many lines of its standard output; a job that is not known yet has none."""
+    """Return True if the server has that number of lines of its standard output. An unknown job has no lines."""
     reply = server.call("GET", f"{API}/jobs/{job}/logs", format="jsonl", stream="stdout", limit=1000)
     return reply.status == 200 and len(reply.body.splitlines()) >= lines
 
@@ -75,7 +75,7 @@ def test_both_streams_arrive_with_their_lines(server, tmp_path):
 
 
 def test_replicas_are_distinguished_and_the_verb_names_them(server, tmp_path):
-    # Each in one piece: pieces of replicas that write at once come between each other.
+    # Write each in one piece, because concurrent replicas interleave pieces.
     code = "import os, sys; sys.stdout.write(f\"I am {os.environ['RANK']}\\n\")"
     done = run(server, tmp_path, "many", *python(code), options=["--replicas", "3", "--quiet"])
     assert sorted(done.stdout.decode().splitlines()) == ["I am 0", "I am 1", "I am 2"]
@@ -176,7 +176,7 @@ def test_a_server_that_is_killed_loses_no_line_and_doubles_none(tmp_path):
         for written in (60, 180):
             process.stdin.write(b"\n" * 60)
             wait_until(partial(has_arrived, server, "killed", written - 30))
-            process.stdin.write(b"\n" * 30)  # some of these are on their way
+            process.stdin.write(b"\n" * 30)  # some of these are in transit
             server.kill()
             process.stdin.write(b"\n" * 30)  # these wait
             server.options = ("--port", str(port))
@@ -186,7 +186,7 @@ def test_a_server_that_is_killed_loses_no_line_and_doubles_none(tmp_path):
         assert process.returncode == 3
         assert out.decode() == "".join(f"line {number}\n" for number in range(300)) + "no end"
         left = "not delivered" in err.decode()
-        if left:  # the next run to the same server delivers what waits
+        if left:  # the next run to the same server delivers the waiting lines
             subprocess.run(
                 command(tmp_path / "run", f"http://127.0.0.1:{port}", server.token, "next", "true"),
                 capture_output=True, timeout=120, check=True,

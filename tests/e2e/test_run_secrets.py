@@ -1,4 +1,4 @@
-"""What ``jobmeter run`` is given to reach its server stays with it."""
+"""Tests that the credentials of ``jobmeter run`` reach neither its command nor the list of processes."""
 
 import os
 import subprocess

@@ -1,7 +1,7 @@
-"""One stored job, read through every API: each answer, converted back to base units, says the same.
+"""Answers of every API about a single stored job: converted to base units, they are equal.
 
-The oracle is pandas on the samples that were stored. Requests are plain HTTP with a key's token; the vendors' own
-clients have tests of their own.
+The oracle is pandas on the stored samples. Requests are plain HTTP with a key's token; the vendors' own clients have
+separate tests.
 """
 
 import json
@@ -90,7 +90,7 @@ def stored(tmp_path_factory):
 
 
 def _expected(frame: pd.DataFrame, metric: str) -> Facts:
-    """By replica and minute: devices are joined by their mean, a counter is read as its rate."""
+    """Compute the values by replica and minute: devices are averaged, counters become rates."""
     mine = frame[frame.metric == metric].copy()
     mine["minute"] = mine.time // MINUTE * MINUTE
     if metric in RATES:
@@ -245,7 +245,7 @@ def test_every_api_says_the_same(stored, way, metric):
     server, frame = stored
     found, expected = WAYS[way][0](server, metric), _expected(frame, metric)
     assert found.keys() == expected.keys()
-    # The formats themselves round to no less than this.
+    # The formats round to this precision.
     assert found == pytest.approx(expected, rel=1e-9)
 
 

@@ -1,4 +1,4 @@
-"""``jobmeter scheduler kubernetes`` while the API server is away: what it says, and what it finds afterwards."""
+"""Tests of ``jobmeter scheduler kubernetes`` during an outage of the API server: its messages, and its recovery."""
 
 import json
 import subprocess
@@ -14,7 +14,7 @@ from tests.unit.collect.scheduler.kubernetes.replay import PATHS, Replay, record
 
 @contextmanager
 def watcher(server: ServerProcess, folder: Path, kubeconfig: str) -> Iterator[Path]:
-    """``jobmeter scheduler kubernetes`` as a user starts it; its log."""
+    """Run ``jobmeter scheduler kubernetes`` as a user starts it; yield its log."""
     (folder / "kubeconfig").write_text(kubeconfig)
     command = [sys.executable, "-m", "jobmeter", "scheduler", "kubernetes", "--cluster", "c", "--interval", "1s"]
     options = ["--server", server.url, "--key", server.token, "--kubeconfig", str(folder / "kubeconfig")]
@@ -55,7 +55,7 @@ def test_an_outage_is_reported_and_its_end(tmp_path: Path) -> None:
             late = json.loads(recorded("pods")[-1])["object"]
             last = late["metadata"]["resourceVersion"]
             late["metadata"] |= {"uid": "late", "name": "late", "ownerReferences": []}
-            # A list is all that has what came meanwhile: the version that was read last is too old.
+            # Only a full list contains the changes of the meantime, because the last version read is too old.
             again = Replay({path: [] for path in PATHS}, frozenset({last}), port=first.server_address[1])
             again.lists = {"/api/v1/pods": [json.dumps(late).encode()]}
             up.enter_context(replaying(again))

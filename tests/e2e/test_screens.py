@@ -1,6 +1,6 @@
-"""Listings in a real pseudo-terminal of two sizes, compared with stored screens.
+"""Tests of listings in a real pseudo-terminal of two sizes, compared with stored screens.
 
-``UPDATE_SCREENS=1`` rewrites the stored screens: check them before they are committed.
+``UPDATE_SCREENS=1`` rewrites the stored screens: check them before committing.
 """
 
 import os
@@ -70,7 +70,7 @@ def environment(reach):
 
 
 def steady(lines):
-    """The lines with times that are the same each time."""
+    """Replace the times in the lines by constants."""
     text = "\n".join(line.rstrip() for line in lines).rstrip() + "\n"
     text = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "YYYY-MM-DD HH:MM:SS", text)
     return re.sub(r"\d\d:\d\d:\d\d UTC", "HH:MM:SS UTC", text)
@@ -94,7 +94,7 @@ TOP = {
     "top-devices": (("top", "resnet-finetune"), "d", ("gpu1", "gpu.utilization", "█")),
     "top-jobs": (("top",), "a", (FAILED, SOUND)),
 }
-"""The screens of `jobmeter top`: the arguments, a key once something is there, and what has to be seen then."""
+"""Screens of `jobmeter top`: arguments, the key to press after the first data, and words that must appear."""
 
 
 @pytest.mark.parametrize(("columns", "rows"), SIZES, ids=["80x24", "200x50"])
@@ -111,7 +111,7 @@ def test_the_screen_of_top_is_as_it_was_looked_at_and_q_leaves(environment, name
     text = golden.read_text(encoding="utf-8")
     assert all(word in text for word in wanted)
     assert "…" not in text
-    # A live screen is drawn piece by piece: it has to become what is kept.
+    # A live screen is drawn in steps: wait until it equals the stored one.
     deadline = time.monotonic() + SECONDS
     terminal.read(lambda: steady(terminal.screen.display) == text or time.monotonic() > deadline)
     assert steady(terminal.screen.display) == text
@@ -121,7 +121,7 @@ def test_the_screen_of_top_is_as_it_was_looked_at_and_q_leaves(environment, name
 
 
 def read_some(terminal, seconds):
-    """What is written within that time."""
+    """Read the output of that time."""
     end = time.monotonic() + seconds
     terminal.read(lambda: time.monotonic() > end)
 

@@ -1,6 +1,7 @@
-"""The examples of the vendor's page "PAI monitoring", word for word but for host and key.
+"""Examples of the vendor's page "PAI monitoring", word for word apart from host and key.
 
-Those of resource logs are in ``test_shipping``. The server is real, and fed by a real agent and a real job.
+``test_shipping`` contains the examples of resource logs. The server is real, with data from a real agent and a real
+job.
 """
 
 import json
@@ -63,7 +64,7 @@ curl -X POST 'https://api.aliyun.com/api/eflo-controller/2022-12-15/{operation}'
 -H 'Content-Type: application/json' \\
 -d '{body}'
 """
-"""The page has no example of diagnoses; this one has the form of the others and the parameters of its table."""
+"""Example of diagnoses, which the page lacks. It has the form of the others and the parameters of the page's table."""
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +96,10 @@ def server(tmp_path_factory):
 
 
 def placed(server, example):
-    """The example with this server's host and key; some quote the variable's name so that no shell puts it in."""
+    """Return the example with this server's host and key.
+
+    Some quote the variable's name against expansion by a shell.
+    """
     for host in HOSTS:
         example = example.replace(host, server.url.rstrip("/"))
     return example.replace("$DASHSCOPE_API_KEY", server.token)
@@ -115,7 +119,7 @@ def test_user_metrics_in_python(server):
         [sys.executable, "-c", placed(server, USER_METRICS)], capture_output=True, text=True, timeout=60, check=False
     )
     assert ran.returncode == 0, ran.stderr
-    body = eval(ran.stdout, {"__builtins__": {}})  # what the example prints is a dict of Python's
+    body = eval(ran.stdout, {"__builtins__": {}})  # the example prints a Python dict
     assert (body["ResourceGroupId"], body["Total"]) == (GROUP, 1)
     (user,) = body["UserMetrics"]
     assert user["UserId"] == "16111111"

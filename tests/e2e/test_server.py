@@ -1,4 +1,4 @@
-"""``jobmeter serve`` as a process: its start, its end, its data folder, its backup."""
+"""Tests of ``jobmeter serve`` as a process: its start, its end, its data folder, its backup."""
 
 import contextlib
 import fcntl
@@ -52,7 +52,7 @@ def test_a_server_says_where_it_is_and_leaves_nothing_behind(tmp_path):
         assert set(server.note) == {"pid", "url", "started"}
         assert set(server.admin) == {"id", "token", "access_key_id", "access_key_secret", "role", "project"}
         assert (server.admin["role"], server.admin["project"]) == ("admin", None)
-        line = wait_until(lambda: server.output().strip())  # it comes after the note
+        line = wait_until(lambda: server.output().strip())  # it follows the note
         assert re.fullmatch(
             rf"Jobmeter listens at http://127\.0\.0\.1:\d+ \(administrator's key: {data}/admin\.key\)", line
         )
@@ -297,7 +297,7 @@ def test_the_lock_of_a_folder_is_free_after_a_crash(tmp_path):
 
 
 def _half_sent(server):
-    """A connection on which the server waits for the rest of a body."""
+    """Open a connection on which the server waits for the rest of a body."""
     client = socket.create_connection(("127.0.0.1", urlsplit(server.url).port), timeout=30)
     client.sendall(
         b"POST /api/jobmeter/v1/ingest HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\nExpect: 100-continue\r\n"
@@ -309,7 +309,7 @@ def _half_sent(server):
 
 
 def test_a_server_ends_after_its_grace_time_whatever_is_under_way(tmp_path):
-    """Bodies that never end, and a write that hangs on a lock of the registry."""
+    """Some bodies never end, and a write hangs on a lock of the registry."""
     with running(tmp_path / "data", environment={"JOBMETER_GRACE_SECONDS": "1"}) as server:
         body = samples([(_CPU, [(int(time.time() * 1000), 1.0)])])
         assert server.ingest(body).json()["accepted"] == 1
@@ -339,7 +339,7 @@ def _listens(server):
         socket.create_connection(("127.0.0.1", urlsplit(server.url).port), timeout=5).close()
     except ConnectionRefusedError:
         return False
-    except ConnectionResetError:  # the socket was closed while this connection waited to be accepted: not refused yet
+    except ConnectionResetError:  # the socket closed before the server accepted this connection, so it was not refused
         return True
     return True
 
@@ -354,7 +354,7 @@ def test_a_second_signal_ends_a_server_now(tmp_path):
 
 
 def test_strangers_connections_leave_place_for_health_and_for_writers(tmp_path):
-    """1,100 connections of strangers, idle or half sent, on a server that may have 1,024 descriptors."""
+    """Open 1,100 foreign connections, idle or half sent, on a server with 1,024 descriptors."""
     server = ServerProcess(tmp_path / "data", "--opentsdb-port", "0", descriptors=1_024)
     opened: list[socket.socket] = []
     _allow(4_096)
@@ -379,7 +379,7 @@ def test_strangers_connections_leave_place_for_health_and_for_writers(tmp_path):
         assert float(re.findall(r'jobmeter_connections{port="http"} (\S+)', metrics)[0]) <= 512
         assert float(re.findall(r'closed_total{port="http",reason="replaced"} (\S+)', metrics)[0]) >= 500
         assert float(re.findall(r'jobmeter_connections{port="telnet"} (\S+)', metrics)[0]) <= 128
-        # The log is written by what looks after the connections once a second.
+        # The connection supervisor writes the log once a second.
         wait_until(lambda: "idle connections were closed to make room" in server.output())
         assert server.stop() == 0
     finally:

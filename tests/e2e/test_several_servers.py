@@ -1,4 +1,4 @@
-"""Three servers on one ClickHouse node and one PostgreSQL share signatures, limits and records like a single server."""
+"""Tests of three servers on one ClickHouse node and one PostgreSQL: shared signatures, limits and records."""
 
 import shutil
 import time
@@ -24,7 +24,7 @@ HOST = "jobmeter.test"
 
 
 class Servers:
-    """Servers with the keys of the first one. Number 0 starts alone."""
+    """Servers that share the keys of the first one. Number 0 starts alone."""
 
     def __init__(self, folder: Path, store: str, registry: str, database: PostgreSQL, processes: str) -> None:
         self.database = database
@@ -43,7 +43,7 @@ class Servers:
         return server
 
     def signed(self, action: str = "GetJob", job: str = "crash") -> tuple[str, dict[str, str]]:
-        """A new signed call: its target and its headers."""
+        """Return a new signed request: its target and its headers."""
         key = KeyPair(self.first.admin["access_key_id"], self.first.admin["access_key_secret"])
         path = f"/api/v1/jobs/{job}"
         headers = sign("GET", HOST, path, {}, ("2020-12-03", action), key, SystemClock())
@@ -51,7 +51,7 @@ class Servers:
         return path, headers
 
     def send(self, number: int, call: tuple[str, dict[str, str]]) -> int:
-        """Send a call, and return the status of its answer."""
+        """Send a request, and return the status of its answer."""
         return self.all[number].call("GET", call[0], headers=call[1]).status
 
 
@@ -63,7 +63,7 @@ def _end(server: ServerProcess) -> None:
 
 @pytest.fixture
 def servers(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Servers]:
-    """Servers that start in turn. The parameter is the number of processes of each that speak HTTP."""
+    """Start servers in turn. The parameter is the number of HTTP processes of each."""
     with ExitStack() as stack:
         database = stack.enter_context(own_server())
         registry = f"{database.url}/postgres"
@@ -82,17 +82,17 @@ def test_several_servers_admit_calls_as_one_server_does(servers: Servers) -> Non
     assert servers.send(0, alone) == 200
     servers.start(1)
     servers.start(2)
-    # A signature that a server accepted while it was alone, and one that it accepts among others.
+    # Use a signature that a server accepted while alone, and one that it accepts beside others.
     for call in (alone, servers.signed()):
         accepted = [servers.send(number, call) for number in (1, 2, 0)]
         assert accepted == ([400] * 3 if call is alone else [200, 400, 400])
-    # A changed record, asked for at another server before and right after the change.
+    # Read a changed record at another server right before and after the change.
     for number in range(20):
         writer, reader = servers.all[number % 3], servers.all[(number + 1) % 3]
         reader.request("GET", "/jobs/crash")
         assert writer.ingest(records({"jobs": [{"job_id": "crash", "name": f"name-{number}"}]})).status == 200
         assert reader.request("GET", "/jobs/crash").json()["job"]["name"] == f"name-{number}"
-    # Calls to all servers at the same time get what is left of the burst, also where one dies meanwhile.
+    # Concurrent requests to all servers share the rest of the burst, even if a server dies meanwhile.
     calls = [(number % 3, servers.signed()) for number in range(30)]
     with ThreadPoolExecutor(6) as threads:
         statuses = list(threads.map(lambda call: servers.send(*call), calls[:15]))

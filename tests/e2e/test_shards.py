@@ -1,4 +1,4 @@
-"""The documented commands for shards, on four real ClickHouse servers, while a whole shard is killed."""
+"""Tests of the documented commands for shards, on four real ClickHouse servers, while a whole shard is killed."""
 
 import re
 import shlex
@@ -31,7 +31,7 @@ def servers() -> Iterator[Sequence[NodeProcess]]:
 def documented(verb: str, servers: Sequence[NodeProcess], data: Path, *, removes: bool = False) -> list[str]:
     """Return the arguments of a command of the page, with the addresses and the folder of the test.
 
-    ``removes``: the one that removes shards.
+    ``removes`` chooses the command that removes shards.
     """
     section = PAGE.read_text().partition("## Shards without")[2].partition("\n## ")[0]
     lines = [one for one in re.findall(r"```sh\n(.*)\n```", section) if one.startswith(f"jobmeter {verb} ")]

@@ -1,4 +1,4 @@
-"""Log lines on their way to sinks of others: a real server, real receivers, the vendor's own SDK and examples."""
+"""Tests of shipping log lines to external sinks: a real server, real receivers, the vendor's own SDK and examples."""
 
 import json
 import re
@@ -40,7 +40,7 @@ def _file_sink(folder, rotate=64 * 2**20):
 
 
 def _shipped(folder):
-    """Every line of the files of a sink, the compressed ones first, by the number in their names."""
+    """Return every line of a sink's files, ordered by the number in their names."""
     found = []
     for path in sorted((folder / "shipped").glob("*.jsonl*"), key=lambda path: path.name.split(".")[0]):
         if path.suffix == ".part":
@@ -53,7 +53,7 @@ def _shipped(folder):
 
 
 class Writer:
-    """Sends numbered lines of several sources, each again until it is acknowledged."""
+    """Sends numbered lines of several sources, and retries each until it is acknowledged."""
 
     def __init__(self, server):
         self.server = server
@@ -87,7 +87,7 @@ class Writer:
 
 
 def _in_order(found, sent):
-    """Of each source every line, first seen in its order; gives how many came more than once."""
+    """Check that every line of a source appears first in its order. Return the number of repeated lines."""
     again = 0
     for source in range(SOURCES):
         own = [int(line["text"]) for line in found if line["job"] == f"j{source}"]
@@ -135,7 +135,7 @@ def test_lines_reach_files_that_are_rotated_and_the_lag_is_reported(tmp_path):
                 writer.send()
             _wait_shipped(server, shipper, sent * 20 * SOURCES)
         assert _in_order(_shipped(tmp_path), writer.sent) == 0
-        # Files are compressed behind the lines.
+        # The sink compresses files after the lines.
         wait_until(lambda: len(list((tmp_path / "shipped").glob("*.zst"))) >= 2, "two whole files")
         assert "shipping" in _jobmeter(server, "shippers", "list")
         assert re.search(r"waiting +0 lines", _jobmeter(server, "shippers", "show", GROUP))
@@ -150,7 +150,7 @@ def test_lines_of_jobs_whose_group_is_recorded_late_are_shipped_in_their_order(t
     with running(tmp_path / "data", environment=_file_sink(tmp_path)) as server:
         shipper = _create(server)
         writer = Writer(server)
-        for _ in range(60):  # more than one page of them
+        for _ in range(60):  # more than one page of lines
             writer.send()
         assert _shipper(server, shipper)["waiting"] == 0
         writer.declare()
@@ -165,7 +165,7 @@ def test_lines_of_jobs_whose_group_is_recorded_late_are_shipped_in_their_order(t
 
 
 def test_server_and_sink_are_killed_in_turn_and_every_line_arrives_in_order(tmp_path):
-    """The sink is a process of its own that appends what it takes to a file; both are killed with SIGKILL."""
+    """The sink is a separate process that appends received lines to a file. SIGKILL ends both in turn."""
     sink = SinkProcess(tmp_path)
     sink.start()
     settings = _settings(tmp_path, f'kind = "loki"\nurl = "http://127.0.0.1:{sink.port}"')
@@ -188,12 +188,12 @@ def test_server_and_sink_are_killed_in_turn_and_every_line_arrives_in_order(tmp_
     finally:
         server.kill()
         sink.kill()
-    # The figure is for the report of a run; what counts is that it may be anything.
+    # The number is only printed: any number of repeated lines is allowed.
     print(f"{SOURCES * len(writer.sent)} lines, {again} of them more than once")
 
 
 class SinkProcess:
-    """``tests/e2e/loki_receiver.py``, on one port through all of its lives."""
+    """Process of ``tests/e2e/loki_receiver.py``, which keeps its port over restarts."""
 
     def __init__(self, folder):
         self.file = folder / "taken.jsonl"
@@ -322,7 +322,7 @@ curl -X DELETE \\
 
 
 def _curl(server, example, group=GROUP):
-    """The answer to an example but for its host and its key, which some of them quote so that no shell puts it in."""
+    """Return the answer to an example with its host and key replaced. Some examples quote these against a shell."""
     text = example.replace("https://api.aliyun.com", server.url).replace("eas-r-asdas****", group)
     words = [word.replace("$DASHSCOPE_API_KEY", server.token) for word in shlex.split(text.replace("\\\n", " "))]
     ran = subprocess.run(

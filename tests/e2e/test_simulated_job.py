@@ -1,8 +1,7 @@
-"""A job of 48 ranks on 6 nodes, an agent's process for each: failures are reported, and nothing is lost.
+"""Tests of a job with 48 ranks on 6 nodes, an agent process for each node: failures are reported, and nothing is lost.
 
-``make test-clusters`` takes 16 nodes with 128 ranks.
-
-The nodes are simulated (``simulated_node``); the agents, their spools, their connections and the server are real.
+``make test-clusters`` uses 16 nodes with 128 ranks. The nodes are simulated (``simulated_node``); the agents, their
+spools, their connections and the server are real.
 """
 
 import json
@@ -38,13 +37,13 @@ JOB = "4711"
 CUT, REBOOTS = 3, 5
 SLOW, IDLE, MISPLACED = 37, 18, 14
 LOOKS = 24
-"""Looks of every agent; those of the agent that is started again count together."""
+"""Number of scans of every agent. Scans of a restarted agent count together."""
 RULES = '[common]\nminute = "500ms"\n'
 
 
 @dataclass
 class Fleet:
-    """The agents of a job that has run, and what was there when they had ended."""
+    """Agents of a finished job, and the data they left behind."""
 
     server: ServerProcess
     plan: Plan
@@ -57,7 +56,7 @@ class Fleet:
             self.agents[number] = subprocess.Popen(command, stdout=log, stderr=log)
 
     def looks(self, number: int) -> list[list[int]]:
-        """By look: samples of the job, samples that collectors took, and all, the agent's about itself included."""
+        """Return by scan the number of the job's samples, the collectors' samples, and all including the agent's."""
         path = node_folder(self.plan, number) / "measured"
         text = path.read_text() if path.exists() else ""
         return [[int(word) for word in line.split()] for line in text.split("\n")[:-1]]
@@ -66,11 +65,11 @@ class Fleet:
         return (node_folder(self.plan, number) / "log").read_text()
 
     def record(self, **fields: Any) -> None:
-        """What the scheduler tells of the job."""
+        """Send the scheduler's record of the job."""
         self.server.request("POST", "/jobs", {"job_id": JOB, **fields})
 
     def end(self) -> dict[int, int]:
-        """Let every agent end; the exit statuses."""
+        """Stop every agent, and return the exit statuses."""
         for agent in self.agents.values():
             agent.send_signal(signal.SIGTERM)
         return {number: agent.wait(60) for number, agent in self.agents.items()}
@@ -115,7 +114,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
 
 
 def _go_through(fleet: Fleet, network: Proxy) -> None:
-    """The whole life of the job."""
+    """Run the whole life of the job."""
     began = SystemClock().now_ms()
     fleet.record(name="pretrain", type="Slurm", state="Running", start=began)
     for number in range(NODES):
@@ -181,7 +180,7 @@ def test_nothing_is_lost(fleet: Fleet) -> None:
             stored[json.loads(line)["node"]] += 1
     measured = {node_name(number): sum(_column(fleet, number, 0)) for number in range(NODES)}
     assert dict(stored) == measured
-    # The rows of what was sent twice count twice until the engine has merged them.
+    # Rows that were sent twice count twice until the engine has merged them.
     assert fleet.api.read_status().rows["samples"] >= sum(sum(_column(fleet, number, 2)) for number in range(NODES))
 
 
@@ -189,7 +188,7 @@ def test_the_agents_counted_the_same_and_gave_nothing_up(fleet: Fleet) -> None:
     for number in range(NODES):
         most = _of_agent(fleet, number, "agent.samples", "last")
         used_device = _column(fleet, number, 1)
-        # The counter of an agent that was killed starts again.
+        # The counter of a killed agent restarts at 0.
         assert most == sum(used_device) if number != REBOOTS else 0 < most < sum(used_device)
         assert _of_agent(fleet, number, "agent.dropped", "max") == 0
         assert _of_agent(fleet, number, "agent.spool.damaged", "max") == 0
@@ -221,7 +220,7 @@ def test_the_slow_rank_is_named(findings: list[Finding]) -> None:
 
 
 def test_idle_devices_are_named(findings: list[Finding]) -> None:
-    """One device has a process that does nothing; nobody uses the device that another rank was given."""
+    """The process of one device is idle; another device is unused, because its rank computes elsewhere."""
     rules = {"gpu_idle_allocated": IDLE, "gpu_no_process": MISPLACED}
     found = {(one.rule, one.subject.name) for one in findings if one.rule in rules}
     assert found == {(rule, f"{node_name(rank // RANKS)}/gpu{rank % RANKS}") for rule, rank in rules.items()}

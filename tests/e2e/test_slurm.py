@@ -1,4 +1,4 @@
-"""Jobs of a real Slurm as ``jobmeter scheduler`` tells them, beside what Slurm's own accounting says."""
+"""Jobs of a real Slurm that ``jobmeter scheduler`` reports, beside Slurm's own accounting."""
 
 import json
 import os
@@ -38,7 +38,7 @@ def server(slurm: Slurm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
 
 
 class Watching:
-    """``jobmeter scheduler slurm`` as a user starts it."""
+    """Process of ``jobmeter scheduler slurm``, started as a user starts it."""
 
     def __init__(self, slurm: Slurm, server: ServerProcess, *options: str, path: str = "") -> None:
         self.log = server.data.with_name("scheduler.log")
@@ -81,14 +81,14 @@ def watching(slurm: Slurm, server: ServerProcess) -> Iterator[Watching]:
 
 
 def job_of(server: ServerProcess, number: int | str) -> dict[str, Any]:
-    """What the server knows of a job; empty when it knows nothing."""
+    """Return the server's facts of a job; empty for an unknown job."""
     reply = server.call("GET", f"/api/jobmeter/v1/jobs/{number}")
     found: dict[str, Any] = reply.json() if reply.status == 200 else {}
     return found
 
 
 def replicas_of(server: ServerProcess, number: int, count: int) -> list[dict[str, Any]]:
-    """The replicas of a job, when there are so many."""
+    """Return the replicas of a job if their number is ``count``, otherwise an empty list."""
     found: list[dict[str, Any]] = job_of(server, number).get("replicas", [])
     return found if len(found) == count else []
 
@@ -108,7 +108,7 @@ def _in_state(server: ServerProcess, number: int | str, state: str) -> dict[str,
 
 
 def same_as_slurm(server: ServerProcess, slurm: Slurm, number: int) -> dict[str, Any]:
-    """The job, once it agrees with the accounting: state, times, names, nodes, exit status."""
+    """Wait until the job agrees with the accounting in state, times, names, nodes and exit status, and return it."""
     says = slurm.accounts(number)
     state, _, _ = says["State"].partition(" by ")
     found = wait_for_state(server, number, STATES[state])
@@ -187,7 +187,7 @@ def test_a_job_that_was_requeued_has_an_attempt_for_each_run(slurm, server, watc
     began = job_of(server, number)["job"]["start"]
     slurm.command("scontrol", "requeue", str(number))
     wait_for_state(server, number, "Queued")
-    # Slurm lets a job that was requeued wait for two minutes, unless it is told otherwise.
+    # Slurm delays a requeued job by two minutes unless configured otherwise.
     wait_until(lambda: slurm.state(number) == "PENDING", "the job in the queue")
     slurm.command("scontrol", "update", f"JobId={number}", "StartTime=now")
     slurm.over(number)
@@ -267,7 +267,7 @@ def test_parts_of_a_heterogeneous_job_are_jobs_under_their_own_numbers(slurm, se
     for offset in (0, 1):
         same_as_slurm(server, slurm, first + offset)
         wait_until(partial(_shown_as, server, first + offset, f"{first}+{offset}"), "the label of a part")
-    # The only task of the second part has rank 1, and the part has no script of its own.
+    # The only task of the second component has rank 1, and the component has no script of its own.
     for offset, task in enumerate(["worker-0", "worker-1"]):
         found = server.call("GET", f"/api/jobmeter/v1/jobs/{first + offset}").json()["replicas"]
         assert [(one["name"], one["rank"], one["node"]) for one in found] == [(task, offset, slurm.nodes[offset])]
@@ -338,7 +338,7 @@ def test_slurm_is_queried_once_an_interval_whatever_happens(slurm, server, tmp_p
             wait_for_state(server, number, "Failed")
     times = questions()
     assert len(times["squeue"]) >= 2
-    # A turn begins each three seconds; on a busy machine a command starts a moment after that.
+    # A turn begins every three seconds. On a busy machine a command starts a moment later.
     assert min(after - before for before, after in pairwise(times["squeue"])) > 2
     assert len(times["sacct"]) <= len(times["squeue"])
     assert times["scontrol"] == [], "no job had a GPU"
@@ -359,7 +359,7 @@ def test_the_gpus_of_all_jobs_are_one_question_a_turn_at_most(slurm, server, tmp
 
 @contextmanager
 def counted(slurm: Slurm, server: ServerProcess, folder: Path) -> Iterator[Callable[[], dict[str, list[float]]]]:
-    """Watch every three seconds; gives what says when each command was called."""
+    """Watch every three seconds. Yield a function that returns the times at which each command was called."""
     calls = folder / "calls"
     calls.touch()
     names = ("squeue", "sacct", "scontrol")
@@ -463,7 +463,7 @@ def test_many_kinds_of_jobs_are_reported_as_sacct_has_them(slurm, server, watchi
         ) as agent,
     ):
         try:
-            # What runs before the agent does has used something that it does not know.
+            # Processes before the start of the agent used CPU time that the agent does not know.
             wait_until(partial(agent_nodes, server, slurm), "the agent's first samples")
             numbers = {slurm.submit(kind.script, *kind.options): kind for kind in KINDS}
             by_name = {kind.name: number for number, kind in numbers.items()}
@@ -483,13 +483,13 @@ def test_many_kinds_of_jobs_are_reported_as_sacct_has_them(slurm, server, watchi
 
 
 def agent_nodes(server: ServerProcess, slurm: Slurm) -> set[str]:
-    """The nodes that were measured, not those that Slurm names."""
+    """Return the measured nodes, as opposed to the nodes that Slurm names."""
     reply = server.call("GET", "/api/jobmeter/v1/nodes")
     return {node["name"] for node in reply.json()["nodes"]} - set(slurm.nodes)
 
 
 def cpu_seconds(server: ServerProcess, number: int | str) -> float:
-    """CPU seconds that were measured of a job."""
+    """Return the measured CPU seconds of a job."""
     query = {"metric": "cpu.time", "statistic": "increase", "by": "replica", "step": "1h"}
     reply = server.call("GET", f"/api/jobmeter/v1/jobs/{number}/metrics?{urlencode(query)}")
     assert reply.status == 200, reply.body

@@ -1,4 +1,4 @@
-"""Two real clusters of Slurm on one machine that give their jobs the same numbers."""
+"""Tests of two real Slurm clusters on one machine whose jobs have the same numbers."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Ends that Slurm takes a minute for, beside its accounting: for ``make test-clusters``."""
+"""Tests of job ends that take Slurm a minute, beside its accounting, for ``make test-clusters``."""
 
 import os
 

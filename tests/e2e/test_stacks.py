@@ -1,4 +1,4 @@
-"""Jobs of four ranks that stand still because of one: on request and by itself the rank is named, and where it is."""
+"""Tests of jobs of four ranks that hang because of one: stack collection by request or rule, and the named rank."""
 
 import json
 import os
@@ -36,7 +36,7 @@ hold = "400m"
 work_cpu = 0.01
 cores = 0.002
 """
-"""Ten minutes of a hang become two and a half seconds. On a busy machine the ranks get little of the CPU."""
+"""Thresholds that reduce ten minutes of a hang to 2.5 seconds. On a busy machine the ranks get little CPU time."""
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def server(tmp_path_factory):
 
 @contextmanager
 def job_with(server, folder: Path, fault: str, steps: int):
-    """A job of four ranks, once one of them has its fault; its id."""
+    """Run a job of four ranks until one of them fails; yield its id."""
     job, port_file = f"ranks-{fault}-{steps}", folder / "port"
     command = [sys.executable, ranks.__file__, str(port_file), fault, str(BAD), str(steps)]
     run = subprocess.Popen(
@@ -80,7 +80,7 @@ def diagnose(server, *options):
 
 
 def compared(server, job, fault):
-    """The finished comparison, once the ranks have come to where they stay; None before that."""
+    """Return the finished comparison after the ranks have reached their final place; None before that."""
     task = json.loads(diagnose(server, job, "--stacks", "--json"))
     return task if re.search(WHERE[fault], task["message"]) else None
 
@@ -101,7 +101,7 @@ def test_the_rank_that_others_wait_for_is_named_on_request(server, tmp_path, fau
 
 
 def test_a_hang_has_its_evidence_collected_by_itself(server, tmp_path):
-    """The rule finds the hang, the evidence is collected once, and the finding names the rank."""
+    """The rule finds the hang, collects the stacks once, and the finding names the rank."""
     with job_with(server, tmp_path, "sleep", 150) as job:
 
         def explained():
@@ -119,7 +119,7 @@ def test_a_hang_has_its_evidence_collected_by_itself(server, tmp_path):
 
 @contextmanager
 def measured_by_agent(server, folder: Path):
-    """A job of three ranks that a program started by itself, on a node with an agent; its id."""
+    """Run a program that starts three ranks without a launcher, on a node with an agent; yield the job's id."""
     job, port_file = "ranks-of-an-agent", folder / "port"
     url, key = server.environment["JOBMETER_SERVER"], server.environment["JOBMETER_KEY"]
     agent = [sys.executable, "-m", "jobmeter", "agent", "--server", url, "--key", key, "--interval", "1s"]

@@ -1,4 +1,4 @@
-"""`jobmeter top` whose terminal goes away without a signal: it ends, where it read the dead terminal for ever."""
+"""Tests of `jobmeter top` on a terminal that closes without a signal: the program ends instead of reading for ever."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def test_top_ends_when_its_terminal_is_gone(tmp_path, plain):
         environment["PYTHONPATH"] = str(tmp_path)
     with running(tmp_path / "data") as server:
         environment |= {"JOBMETER_SERVER": server.url, "JOBMETER_KEY": server.token}
-        # Not its controlling terminal: closing it sends no SIGHUP, as under nohup.
+        # Use a terminal that does not control the process, so that its close sends no SIGHUP, as under nohup.
         terminal = Terminal(80, 24, "top", **environment)
         looks = iter(range(50))
         terminal.read(lambda: any("UTC" in line for line in terminal.screen.display) or next(looks, None) is None)
@@ -30,5 +30,5 @@ def test_top_ends_when_its_terminal_is_gone(tmp_path, plain):
         finally:
             terminal.process.kill()
             terminal.process.wait()
-    # The tables cannot put a terminal back in order that is gone: that they end is what counts.
+    # The tables cannot restore a closed terminal. The test checks only that they end.
     assert plain or status == 0

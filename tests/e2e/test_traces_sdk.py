@@ -1,4 +1,4 @@
-"""OpenTelemetry's own SDK sends spans and log records to a real server; the command line and the APIs read them."""
+"""Spans and log records from OpenTelemetry's own SDK on a real server, read by the command line and the APIs."""
 
 import json
 import os
@@ -81,7 +81,7 @@ def test_a_tree_comes_back_as_the_sdk_sent_it(target, way):
 
 @pytest.mark.parametrize("way", WAYS)
 def test_with_the_token_of_the_vendors_call_and_its_curl(target, way):
-    """The published example as it stands, but for host and key."""
+    """Run the published example unchanged, apart from host and key."""
     example = (
         f"curl -s -X GET '{target.server.url}/api/PaiLLMTrace/2024-03-11/GetXtraceToken' "
         "-H \"Authorization: Bearer $DASHSCOPE_API_KEY\" -H 'Content-Type: application/json'"

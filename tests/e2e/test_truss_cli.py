@@ -1,4 +1,4 @@
-"""The `truss` command against a real server, with nothing but the address changed."""
+"""Tests of the `truss` command against a real server, with nothing but the address changed."""
 
 import json
 import os
@@ -59,7 +59,7 @@ def stored(tmp_path_factory):
 
 
 def _environment(stored):
-    """`truss` finds the server as its proxy: the address that it believes to talk to is never resolved."""
+    """Return an environment in which `truss` uses the server as its proxy and never resolves its own host."""
     own = {name: value for name, value in os.environ.items() if name.lower() not in {"no_proxy", "all_proxy"}}
     file = stored.home / "trussrc"
     if not file.exists():
@@ -87,7 +87,7 @@ def _need_truss():
 
 @pytest.fixture(scope="module")
 def truss(stored):
-    """What each command printed, and its exit status."""
+    """Return the output and the exit status of each command."""
     _need_truss()
     bearer = {
         "BASETEN_TRUSS_AUTH_REMOTE_URL": "http://localhost:8000",
@@ -112,7 +112,7 @@ def truss(stored):
 
 
 def _cells(printed):
-    """The rows of the tables that were printed: their cells, one text each."""
+    """Return the cells of the printed tables, as one text each."""
     return {" ".join(part.split()) for line in printed.splitlines() for part in re.split("[│┃|]", line) if part.strip()}
 
 
@@ -128,7 +128,7 @@ def _last(points):
 
 
 def _expected_cells(frame, start_ms, end_ms):
-    """What should be printed of each node: the newest point of each series."""
+    """Return the expected cells of each node, from the newest point of each series."""
     step_ms = default_step(start_ms, end_ms)
     cells = []
     for replica in ("worker-0", "worker-1"):
@@ -157,7 +157,7 @@ def _check_printed(stored, printed):
 
 
 def test_truss_prints_the_metrics_that_were_stored(stored):
-    """The command as it is installed, with an `Api-Key`."""
+    """Run the installed command with an `Api-Key`."""
     _need_truss()
     ran = subprocess.run(
         [TRUSS, "train", "metrics", "--job-id", DONE],
@@ -235,7 +235,7 @@ def test_truss_stops_a_job_and_says_what_is_not_there(stored, truss):
 
 
 def test_truss_follows_a_running_job(stored):
-    """On a terminal, until the first picture is whole: the next would come after 30 seconds."""
+    """Read from a terminal until the first picture is complete; the next one would follow after 30 seconds."""
     _need_truss()
     ours, theirs = pty.openpty()
     ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 120, 200, 0, 0))

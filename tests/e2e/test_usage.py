@@ -1,4 +1,4 @@
-"""Usage of two real servers on one PostgreSQL registry, one of them killed, beside a count of the calls made."""
+"""Tests of the usage reports of two real servers on one PostgreSQL registry, one of them killed, against counts."""
 
 import json
 import os
@@ -37,7 +37,7 @@ def _limited(secret: str) -> dict[str, str]:
 
 
 class Server:
-    """A server of its own folder on a registry that others use too."""
+    """Server with its own folder on a shared registry."""
 
     def __init__(self, data: Path, registry: str, secret: str = "") -> None:
         self.data, self._registry, self._secret = data, registry, secret
@@ -76,7 +76,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, 
 
 
 def burst(servers: tuple[Server, ...], token: str, expected: Counter[tuple[str, bool]]) -> None:
-    """Many threads call every server; what was answered is counted."""
+    """Call every server from many threads, and count the answers."""
     lock = threading.Lock()
 
     def work(number: int) -> None:
@@ -102,7 +102,7 @@ def burst(servers: tuple[Server, ...], token: str, expected: Counter[tuple[str, 
 
 
 def reported(server: Server, token: str) -> Counter[tuple[str, bool]]:
-    """What that server says, without the calls that ask for it."""
+    """Return the usage that a server reports, without the calls that read it."""
     reply = urllib3.request("GET", f"{server.url}/api/jobmeter/v1/usage", headers={"Authorization": f"Bearer {token}"})
     found: Counter[tuple[str, bool]] = Counter()
     for row in reply.json()["usage"]:
@@ -117,7 +117,7 @@ def test_two_servers_add_up_and_a_kill_loses_nothing_that_was_flushed(servers: t
     first, second, token = servers
     expected: Counter[tuple[str, bool]] = Counter()
     burst((first, second), token, expected)
-    # The second one knows of the first one's calls by the registry alone.
+    # The second server learns of the first one's calls only from the registry.
     wait_until(lambda: reported(second, token) == expected, "the first server's calls in the registry")
     first.kill()
     first.run()

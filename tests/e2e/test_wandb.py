@@ -1,4 +1,4 @@
-"""Offline files as the package of Weights & Biases writes them, imported."""
+"""Tests of the import of offline files written by the package of Weights & Biases."""
 
 import json
 import os

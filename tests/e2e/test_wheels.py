@@ -1,4 +1,4 @@
-"""Both wheels of ``make wheel``, each in an empty environment: one serves, the other measures and asks."""
+"""Tests of both wheels of ``make wheel`` in empty environments: one serves, the other measures and queries."""
 
 import json
 import subprocess
@@ -24,7 +24,7 @@ SAMPLES = "job_id,replica,node,device,metric,time,value\n" + "".join(
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory):
-    """The folder with both, made as a user makes them; twine has checked what an index would."""
+    """Build the wheels as a user does, check them with twine, and return their folder."""
     folder = tmp_path_factory.mktemp("wheels") / "dist"
     done = subprocess.run(
         ["make", "wheel", f"DIST={folder}"], cwd=ROOT, capture_output=True, text=True, timeout=280, check=False
@@ -35,7 +35,7 @@ def wheels(tmp_path_factory):
 
 
 def installed(folder: Path, wheel: Path) -> Path:
-    """The Python of an environment that has what the server needs, pinned, and that wheel."""
+    """Return the Python of an environment with the server's pinned dependencies and that wheel."""
     python = folder / "venv" / "bin" / "python"
     pins = ROOT / "requirements" / "server.txt"
     commands: tuple[list[str | Path], ...] = (
@@ -49,7 +49,7 @@ def installed(folder: Path, wheel: Path) -> Path:
 
 
 def called(folder: Path, python: Path, *arguments: str) -> str:
-    """What a verb prints that is run outside of the clone."""
+    """Return the output of a command that runs outside of the clone."""
     command = [str(python.with_name("jobmeter")), *arguments]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

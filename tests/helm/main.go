@@ -1,7 +1,7 @@
-// Renders a chart as Helm's engine does, as far as this chart needs it: text/template with Sprig, include, toYaml,
-// .Values, .Release and .Chart. https://helm.sh/docs/chart_template_guide/
+// Renders a chart like Helm's engine, with the functions that this chart uses: text/template with Sprig, include,
+// toYaml, .Values, .Release and .Chart. See https://helm.sh/docs/chart_template_guide/
 //
-// main CHART RELEASE NAMESPACE < values.yaml, which lie over those of the chart.
+// main CHART RELEASE NAMESPACE < values.yaml, which override the values of the chart.
 package main
 
 import (

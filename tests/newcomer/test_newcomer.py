@@ -1,7 +1,7 @@
-"""A newcomer: clones, builds wheels, installs them in a fresh environment, and types the commands of the pages.
+"""Tests of a newcomer's steps: clone, build wheels, install them in a new environment, and type the pages' commands.
 
-Nothing depends on what is installed beside: the clone makes its own environment by ``make setup``, and the programs
-that the pages run are those of the wheel. Packages come from the caches of pip and uv where these have them.
+The test ignores other installed packages: the clone creates its own environment with ``make setup``, and the pages use
+the programs of the wheel. pip and uv use their caches where possible.
 """
 
 import os
@@ -62,7 +62,7 @@ LEFT_OUT = {
     },
     "docs/how-to/keys": {"jobmeter key revoke key-1f2e3d4c5b": "the id of a key is made by the program"},
 }
-"""Commands that are not executed, and why."""
+"""Commands that the test does not run, and the reasons."""
 
 _SAMPLES = """python - <<'END'
 import csv, datetime, gzip, pathlib
@@ -111,7 +111,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory):
-    """A clean clone, in which the commands for clones of the page about installation were typed."""
+    """Make a clean clone, and run the clone commands of the installation page in it."""
     folder = tmp_path_factory.mktemp("newcomer") / "jobmeter"
     subprocess.run(["git", "clone", "--quiet", "--no-hardlinks", ROOT, folder], check=True)
     type_in("\n".join(blocks(folder / "docs/how-to/install.md", "sh")), folder)
@@ -121,11 +121,11 @@ def clone(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def programs(clone, tmp_path_factory):
-    """The folder of programs of a fresh environment in which the wheel was installed as the page says."""
+    """Install the wheel in a new environment as the page says, and return its folder of programs."""
     folder = tmp_path_factory.mktemp("machine")
     uv = clone / ".venv/bin/uv"
     subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, folder / "venv"], check=True)
-    # The index need not be asked for what the caches have: pip of this environment is uv's, with the pinned versions.
+    # Avoid the index for cached packages: pip of this environment is uv's, with the pinned versions.
     pip = folder / "venv/bin/pip"
     pip.write_text(f'#!/bin/sh\nexec {uv} pip "$@"\n')
     pip.chmod(0o755)
@@ -151,7 +151,7 @@ def home(tmp_path):
 @pytest.mark.parametrize("page", [page for page in PAGES if page not in {"README", "docs/how-to/install"}])
 def test_the_commands_of_a_page_work_as_they_are_written(page, clone, programs, home):
     lines = [line for line in commands(clone / f"{page}.md") if line not in LEFT_OUT.get(page, {})]
-    # The wheel is installed already.
+    # the wheel is already installed
     lines = [line for line in lines if not line.startswith("pip ")]
     python = "".join(blocks(clone / f"{page}.md", "python")) if page == "docs/how-to/python" else ""
     (home / "page.py").write_text(python)

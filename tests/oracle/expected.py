@@ -1,7 +1,7 @@
-"""The arithmetic of questions in pandas, sample by sample: written from the documentation, sharing no code.
+"""Arithmetic of questions in pandas, sample by sample: written from the documentation, without shared code.
 
 Samples are a frame with the columns of a series (metric, project, job, replica, attempt, node, device, labels), the
-``time`` in ms and the ``value``, in the order in which they were written.
+``time`` in ms and the ``value``, in the order of writing.
 """
 
 from typing import Any
@@ -19,19 +19,19 @@ SUMMED_PARTS = {"network.receive", "cpu.time", "cpu.usage", "cpu.limit", "memory
 
 
 def unique(samples: pd.DataFrame) -> pd.DataFrame:
-    """Each (series, time) once, the last one written, in order of time."""
+    """Return the last written sample of each (series, time), in order of time."""
     return samples.drop_duplicates([*SERIES, "time"], keep="last").sort_values([*SERIES, "time"]).reset_index(drop=True)
 
 
 def number_keys(table: pd.DataFrame) -> tuple["np.ndarray[Any, np.dtype[Any]]", list[tuple[Any, ...]]]:
-    """Number the different rows in the order in which they first come. Return each row's number, and those rows."""
+    """Number the distinct rows in the order of their first appearance. Return each row's number, and those rows."""
     numbers = table.groupby(list(table), sort=False).ngroup().to_numpy(np.int64)
     _, first = np.unique(numbers, return_index=True)
     return numbers, list(table.iloc[first].itertuples(index=False, name=None))
 
 
 def with_growth(samples: pd.DataFrame) -> pd.DataFrame:
-    """To each sample of a counter how much it grew and how long that took, both 0 for the first ever."""
+    """Add to each sample of a counter its increase and the elapsed time, both 0 for the first sample."""
     before = samples.groupby(SERIES, sort=False)[["time", "value"]].shift()
     grown = samples["value"] - before["value"]
     samples = samples.copy()
@@ -41,10 +41,10 @@ def with_growth(samples: pd.DataFrame) -> pd.DataFrame:
 
 
 def one_after_another(samples: pd.DataFrame) -> pd.DataFrame:
-    """The same samples by the places of devices in their replica, instead of by the devices.
+    """Replace each device by its place within the replica.
 
-    A replica has the devices of one attempt at a time. Those of the next attempt take the places of those before, on
-    whatever node: a device the place of one with its name, the others the places that are left, in order.
+    A replica uses the devices of one attempt at a time. Devices of the next attempt take over the places, regardless of
+    the node: a device takes the place of one with its name, and the others take the remaining places in order.
     """
     of_device = samples["device"] != ""
     place: dict[tuple[str, int, str, str], str] = {}
@@ -72,9 +72,10 @@ def one_after_another(samples: pd.DataFrame) -> pd.DataFrame:
 def members(
     samples: pd.DataFrame, metric: str, start: int, end: int, step: int, statistic: str = "mean"
 ) -> pd.DataFrame:
-    """The values of a metric's own samples: columns of ``MEMBER``, bucket, value.
+    """Aggregate a metric's own samples into columns of ``MEMBER``, bucket and value.
 
-    Samples by the places of devices: two that followed each other are one member, whose samples all weigh alike.
+    Devices are identified by their place. Two successive devices of one place are one member, whose samples all have
+    the same weight.
     """
     mine = samples[samples["metric"] == metric]
     if metric in COUNTERS:
@@ -82,7 +83,7 @@ def members(
     mine = mine[(mine["time"] >= start) & (mine["time"] < end)]
     if mine.empty:
         return pd.DataFrame(columns=[*MEMBER, "bucket", "value"])
-    # A replica that restarted, perhaps elsewhere, stays one member.
+    # A replica that restarts, perhaps on another node, stays one member.
     mine = mine.assign(bucket=mine["time"] // step * step, node=mine["node"].where(mine["device"] != "", ""))
     parts = mine.sort_values("time").groupby([*MEMBER, "labels", "bucket"])
     if metric in COUNTERS and statistic in ("mean", "increase"):
@@ -96,7 +97,7 @@ def members(
 
 
 def values(samples: pd.DataFrame, metric: str, start: int, end: int, step: int) -> tuple[pd.DataFrame, bool]:
-    """The values by member, derived where they were not measured; True when a ratio may be one of sums."""
+    """Return the values by member, derived where unmeasured, and True if a ratio can be computed from sums."""
     if metric == "cpu.usage":
         own = members(samples, metric, start, end, step)
         rate = members(samples, "cpu.time", start, end, step)
@@ -117,7 +118,7 @@ def values(samples: pd.DataFrame, metric: str, start: int, end: int, step: int) 
 def lines(
     samples: pd.DataFrame, metric: str, by: str, start: int, end: int, step: int, *, whole: bool = False
 ) -> dict[tuple[str, str, str], dict[int, float]]:
-    """(replica, node of a device, device) of each line to its points; ``whole``: of amounts their sum."""
+    """Return the points of each line (replica, node of a device, device). ``whole`` sums amounts."""
     found, sums = values(samples if by == "device" else one_after_another(samples), metric, start, end, step)
     keys = {"job": [], "replica": ["replica"], "device": MEMBER}[by]
     if found.empty:
@@ -136,7 +137,7 @@ def lines(
 
 
 def _without(one: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
-    """The rows of members that the other frame does not have at all."""
+    """Return the rows of members that are absent from the other frame."""
     theirs = set(other[MEMBER].itertuples(index=False, name=None))
     mine = one[MEMBER].itertuples(index=False, name=None)
     return one[[member not in theirs for member in mine]]

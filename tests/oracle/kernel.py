@@ -1,4 +1,4 @@
-"""The work of the compiled kernel, done by NumPy, Arrow and the standard library."""
+"""Compiled kernel functions, reimplemented with NumPy, Arrow and the standard library."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ _TOKEN = re.compile(rb'[^"{}\[\],]*+(?:"(?:[^"\\]++|\\.)*+"?[^"{}\[\],]*+)*+([{}
 
 
 def columns(data: bytes, at: int, series: int, samples: int) -> ScannedSamples | None:
-    """Copy the columns of a frame, as ``jobmeter.kernel.samples.copy_columns``."""
+    """Copy the columns of a frame, like ``jobmeter.kernel.samples.copy_columns``."""
     counts = np.frombuffer(data, "<u4", series, at)
     single = series == samples and bool((counts == 1).all())
     if not single and int(counts.sum(dtype=np.uint64)) != samples:
@@ -32,7 +32,7 @@ def columns(data: bytes, at: int, series: int, samples: int) -> ScannedSamples |
 
 
 def count_tokens(data: bytes) -> tuple[list[int], int]:
-    """Count the objects, arrays and commas of a JSON text, as ``jobmeter.kernel.json.count``."""
+    """Count the objects, arrays and commas of a JSON text, like ``jobmeter.kernel.json.count``."""
     opened, commas, depth, at = [0] * DEPTHS, 0, 0, 0
     while (found := _TOKEN.match(data, at)) is not None:
         token, at = found[1], found.end()
@@ -47,7 +47,7 @@ def count_tokens(data: bytes) -> tuple[list[int], int]:
 
 
 class ArrowLines:
-    """Samples as lines of text, as ``jobmeter.kernel.rows.Lines``: Arrow casts the numbers and joins the texts."""
+    """Samples as lines of text, like ``jobmeter.kernel.rows.Lines``: Arrow casts the numbers and joins the texts."""
 
     def __init__(self, texts: Sequence[tuple[str, str, str]]) -> None:
         self._parts = [pa.array(column, pa.string()) for column in zip(*texts, strict=True)]
@@ -60,5 +60,5 @@ class ArrowLines:
         yield "".join(join(first, numbers[0], middle, numbers[1], last, "").to_pylist()).encode()
 
     def take_rest(self) -> bytes:
-        """Return no text: all of it was yielded."""
+        """Return an empty text, because ``add`` has already yielded everything."""
         return b""

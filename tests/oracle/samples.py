@@ -1,4 +1,4 @@
-"""Samples to ask about: the GPU pods of GenTD26 where they are at hand, else a set of that shape; and odd cases."""
+"""Input samples of questions: the GPU pods of GenTD26 if available, otherwise generated ones; and odd cases."""
 
 import os
 import tarfile
@@ -24,14 +24,14 @@ INTERVAL = 57 * SECOND
 
 
 def folder() -> Path | None:
-    """Where the real samples are: ``JOBMETER_GENTD26``, where that is set and they are there."""
+    """Return the folder of the real samples from ``JOBMETER_GENTD26``; None if they are missing."""
     place = Path(os.environ.get("JOBMETER_GENTD26", ""))
     return place if (place / "pod_gpu_duty_cycle_anon.tgz").exists() else None
 
 
 @lru_cache(maxsize=1)
 def fleet() -> pd.DataFrame:
-    """A day of GPU pods as one job, a replica a pod, one GPU each."""
+    """Return a day of GPU pods as one job, with a replica and one GPU for each pod."""
     place = folder()
     frames = [
         (_real(place, name, factor) if place else _made(metric)).assign(metric=metric)
@@ -48,7 +48,7 @@ def _real(place: Path, name: str, factor: float) -> pd.DataFrame:
     with tarfile.open(place / f"{name}.tgz") as archive:
         inner = archive.extractfile(f"{name}.csv")
         assert inner is not None
-        # A few rows of the published files name no pod.
+        # A few rows of the published files lack the pod.
         table = pd.read_csv(inner).dropna()
     pod = table["container_ip"].str[:8]
     return pd.DataFrame(
@@ -62,7 +62,7 @@ def _real(place: Path, name: str, factor: float) -> pd.DataFrame:
 
 
 def _made(metric: str, pods: int = 144) -> pd.DataFrame:
-    """Points each 57 s with holes, pods that come and go."""
+    """Generate points 57 s apart, with gaps, and pods that start and end."""
     random = np.random.default_rng(len(metric))
     parts = []
     for pod in range(pods):
@@ -77,7 +77,7 @@ def _made(metric: str, pods: int = 144) -> pd.DataFrame:
 
 
 def batches(samples: pd.DataFrame, random: np.random.Generator | None = None, rows: int = 50_000) -> list[SampleBatch]:
-    """The samples as they might arrive: in their order, or in groups that ``random`` shuffles, some sent twice."""
+    """Return the samples as they could arrive: in order, or in groups that ``random`` shuffles and partly repeats."""
     if random is None:
         return [batch(samples.iloc[at : at + rows]) for at in range(0, len(samples), rows)]
     order = random.permutation(len(samples))
@@ -88,7 +88,7 @@ def batches(samples: pd.DataFrame, random: np.random.Generator | None = None, ro
 
 
 def batch(samples: pd.DataFrame) -> SampleBatch:
-    """Some samples as columns, in their order."""
+    """Return some samples as columns, in their order."""
     codes, names = number_keys(samples[SERIES])
     series = [Series(**dict(zip(SERIES, name, strict=True))) for name in names]
     return SampleBatch(
@@ -100,9 +100,9 @@ def batch(samples: pd.DataFrame) -> SampleBatch:
 
 
 def odd_cases(seed: int) -> pd.DataFrame:
-    """Two jobs that share a node, a device and a replica's name, with restarts, resets, gaps and labelled parts.
+    """Return two jobs that share a node, a device and a replica name, with restarts, resets, gaps and labelled series.
 
-    ``worker-5`` restarts on another node, and then there on other and on more devices.
+    ``worker-5`` restarts on another node, and later on that node with other and more devices.
     """
     random = np.random.default_rng(seed)
     start = START - START % HOUR + 10 * HOUR
@@ -159,7 +159,7 @@ def odd_cases(seed: int) -> pd.DataFrame:
     add("gpu.memory.utilization", "b", "worker-0", 0, "gpu1", (), 0, 190)
     add("gpu.energy", "a", "worker-0", 0, "gpu0", (), 0, 200)
     samples = pd.DataFrame(rows, columns=[*SERIES, "time", "value"])
-    # Some were written before with other values; what comes later wins.
+    # Write some samples first with other values; the later write wins.
     stale = samples.sample(frac=0.05, random_state=seed)
     return pd.concat([stale.assign(value=0.25), samples], ignore_index=True)
 

@@ -1,6 +1,6 @@
-"""Answers equal pandas on the same samples: from raw, from each roll-up tier, and from any mixture of them.
+"""Answers equal pandas on the same samples: from raw samples, from each roll-up tier, and from any mixture of them.
 
-``store`` is each engine that there is: the one in memory, and the fixture of an emptied engine that keeps.
+``store`` is each available engine: the one in memory, and the emptied persistent engine.
 """
 
 import numpy as np
@@ -25,7 +25,7 @@ from jobmeter.store.base import Store
 
 ALL = Scope(None)
 STEPS = [57 * SECOND, MINUTE, 5 * MINUTE, HOUR]
-# Examples are large: one that fails is told as it was found.
+# Examples are large, so report a failing one without shrinking it.
 RELAXED = settings(
     deadline=None,
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
@@ -99,7 +99,7 @@ def check(result: MetricResult, wanted: dict[tuple[str, str, str], dict[int, flo
 
 
 def points_of(found: pd.DataFrame) -> dict[tuple[str, str, str], dict[int, float]]:
-    """The values of each member by their times."""
+    """Return the values of each member by time."""
     points: dict[tuple[str, str, str], dict[int, float]] = {}
     for row in found.to_dict("records"):
         points.setdefault((row["replica"], row["node"], row["device"]), {})[int(row["bucket"])] = row["value"]
@@ -107,7 +107,7 @@ def points_of(found: pd.DataFrame) -> dict[tuple[str, str, str], dict[int, float
 
 
 class TestFleet:
-    """A day of 144 pods at 57 s."""
+    """Tests of a day of 144 pods with samples 57 s apart."""
 
     @pytest.fixture
     def table(self) -> pd.DataFrame:
@@ -133,7 +133,7 @@ class TestFleet:
 
         holds()
         store.roll_up(end + HOUR)
-        asked = executor(store, end, samples.JOB)  # one that has no answer of raw samples cached
+        asked = executor(store, end, samples.JOB)  # an executor without cached answers from raw samples
         holds()
 
     def test_a_whole_day_from_each_tier(self, store, table):
@@ -154,13 +154,13 @@ class TestFleet:
             if until is not None:
                 store.roll_up(until)
             result = ask(asked, samples.JOB, metric, "replica", first, last, step)
-            # An engine that was rolled up further before goes on from there.
+            # An engine with earlier roll-ups continues from there.
             assert result.tiers == tiers or result.tiers == tiers[:1]
             check(result, expected.lines(mine, metric, "replica", first, last, step))
 
 
 class TestOddCases:
-    """Gaps, restarts, resets, shared devices, equal names, labelled parts, what arrives late, twice or out of order."""
+    """Tests of gaps, restarts, resets, shared devices, equal names, labels, and late, repeated or unordered samples."""
 
     @settings(RELAXED, max_examples=4)
     @given(seed=st.integers(0, 2**32 - 1))
@@ -176,7 +176,7 @@ class TestOddCases:
         stored_samples = expected.unique(table)
         start, end = int(stored_samples["time"].min()), int(stored_samples["time"].max()) + 1
         late = random.random(len(table)) < 0.1
-        # In shuffled groups the last writer is not known, so only what is written once is shuffled.
+        # Shuffled groups have no defined last writer, so shuffle only samples that are written once.
         write(store, table[late], end)
         store.roll_up(int(random.integers(start, end)))
         write(store, stored_samples, end, random)

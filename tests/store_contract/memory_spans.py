@@ -1,4 +1,4 @@
-"""Spans in a dictionary: the oracle for tests of the engine."""
+"""Spans in a dictionary, as the oracle for tests of the engine."""
 
 import threading
 from collections.abc import Iterable, Sequence
@@ -12,7 +12,7 @@ from jobmeter.wire.otlp.values import convert_text
 
 
 class MemorySpans:
-    """Implements ``jobmeter.store.base.SpanStore``. Safe for several threads."""
+    """``jobmeter.store.base.SpanStore`` in memory. Safe for several threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

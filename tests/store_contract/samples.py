@@ -1,4 +1,4 @@
-"""Samples as a dictionary, and the expected contents of a store, computed one by one."""
+"""Expected contents of a store, computed sample by sample from a dictionary."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -51,7 +51,7 @@ def batch_of(rows: Samples | Sequence[tuple[tuple[Series, int], float]]) -> Samp
 
 
 def read_all(store: Store, series: Sequence[Series], span: TimeRange, budget: ReadBudget = BUDGET) -> Samples:
-    """Read everything that a store has of some series in a range. Fails if blocks are unordered or repeat a sample."""
+    """Read all samples of some series in a range. Fail if blocks are unordered or repeat a sample."""
     found: Samples = {}
     last = (-1, -1)
     for block in store.read(SeriesKeys.from_series(series), span, budget):

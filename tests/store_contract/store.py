@@ -33,11 +33,11 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
     @pytest.fixture
     @abstractmethod
     def store(self) -> Store:
-        """Open store; it may contain rows of other tests."""
+        """Open a store, which may contain rows of other tests."""
 
     @pytest.fixture
     def slot(self) -> Slot:
-        """Job and time of the test."""
+        """Return a job and a time that only this test uses."""
         return Slot()
 
     def test_gives_back_what_was_appended(self, store: Store, slot: Slot) -> None:
@@ -148,7 +148,7 @@ class StoreTests(LogTests, SystemLogTests, SpanTests, ABC):
         rows = {(one, start + day * DAY + hour * HOUR): day + hour / 4 for day in range(400) for hour in (0, 7)}
         store.append_all((batch_of(dict(reversed(rows.items()))),), FOREVER)
         assert read_all(store, [one], TimeRange(start, slot.start)) == rows
-        store.delete_job(slot.key)  # so that no other test waits for these hours to be rolled up
+        store.delete_job(slot.key)  # other tests would wait for the roll-up of these hours
 
     def test_series_are_found_by_each_of_their_names(self, store: Store, slot: Slot) -> None:
         mine = [

@@ -16,7 +16,7 @@ from tests.store_contract.samples import BUDGET, FOREVER
 from tests.store_contract.slot import Slot
 
 _Search = tuple[str, Callable[[LogLine], bool]]
-"""Search text, and a Python function that tells if it finds a line."""
+"""Search text, and a Python function that returns True if it matches a line."""
 _PARTS = ("xid", "Xid", "oom", "79", "é", "ÉTÉ", "page", "fault", "a_b", "error", "err", "errors", "eRR0r")
 
 
@@ -36,7 +36,7 @@ def _words(text: str) -> list[str]:
 
 
 def _has(*wanted: str) -> Callable[[LogLine], bool]:
-    """Match lines with adjacent words that fit these patterns."""
+    """Return a function that finds adjacent words matching these patterns."""
 
     def found(line: LogLine) -> bool:
         own, size = _words(line.text), len(wanted)
@@ -143,7 +143,7 @@ SEARCHES: st.SearchStrategy[_Search] = st.recursive(
     ),
     max_leaves=6,
 )
-"""Searches with parenthesised texts, so that every reader understands them equally."""
+"""Searches in explicit parentheses, which leave no ambiguity of precedence."""
 
 
 class SystemLogTests:

@@ -1,4 +1,4 @@
-"""``python -m tests.storm TOPOLOGY --faults 100 --minutes 20 --seed 1``: see ``make storm``."""
+"""Runs ``python -m tests.storm TOPOLOGY --faults 100 --minutes 20 --seed 1``: see ``make storm``."""
 
 import argparse
 import sys
@@ -11,7 +11,7 @@ from tests.storm.topology import TOPOLOGIES
 
 
 def main() -> int:
-    """Run a storm and print its table. The folder with the logs stays if something was wrong."""
+    """Run a storm and print its table. Keep the folder with the logs after a failure."""
     parser = argparse.ArgumentParser(prog="python -m tests.storm", description=__doc__)
     parser.add_argument("topology", choices=sorted(TOPOLOGIES))
     parser.add_argument("--faults", type=int, default=100)

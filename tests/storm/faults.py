@@ -1,4 +1,4 @@
-"""Faults: processes are killed (kill -9) and frozen (SIGSTOP) at random moments, and come back."""
+"""Kills (kill -9) and freezes (SIGSTOP) processes at random moments, and restores them."""
 
 import os
 import random
@@ -19,7 +19,7 @@ LEADS, FOLLOWS = "this server leads", "this server follows"
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault: when it began and ended (``time.monotonic``)."""
+    """Fault with its beginning and end (``time.monotonic``)."""
 
     name: str
     began: float
@@ -28,7 +28,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Target:
-    """A part that can be hit: its name, and how it is killed and frozen. Each returns the way back."""
+    """Part that can be killed and frozen. Each action returns the function that undoes it."""
 
     name: Callable[[], str]
     kill: Callable[[], Callable[[], None]]
@@ -65,7 +65,7 @@ def _target_server(kept: RestartedServer, *, alone: bool) -> Target:
 
 
 def _target_placement(kept: RestartedServer, stores: Sequence[str]) -> Target:
-    """Restart a server with another number of shards, whatever the placement of rows has come to."""
+    """Restart a server with another number of shards, in any state of the placement of rows."""
 
     def change() -> Callable[[], None]:
         _, now, *rest = kept.server.options
@@ -101,7 +101,7 @@ def _target_node(node: NodeProcess) -> Target:
 
 
 class Faults:
-    """Hits one target after another, sometimes two at a time, and notes when."""
+    """Injects faults into one target after another, sometimes two at a time, and records the times."""
 
     def __init__(self, installation: Installation, generator: random.Random) -> None:
         self.done: list[Fault] = []
@@ -128,7 +128,7 @@ class Faults:
         self._weights = (5, 3, 1, 1, 5 if len(installation.stores) > 1 else 0)
 
     def hit(self, longest_seconds: float = LONGEST_SECONDS) -> None:
-        """Make one fault, in one case of five two at a time; return a moment after everything came back."""
+        """Inject one fault, in one case of five two at a time. Return shortly after everything is back."""
         targets = self._choose()
         began = time.monotonic()
         names: list[str] = []
@@ -147,9 +147,9 @@ class Faults:
         self.done += [Fault(name, began, ended) for name in (names if len(names) == 1 else ["two at a time"])]
 
     def hit_named(self, name: str, progress: Callable[[str], None]) -> None:
-        """Make a fault such as "leader killed", and return when samples are acknowledged again.
+        """Inject a fault such as "leader killed". Return when samples are acknowledged again.
 
-        If there are several servers they are also acknowledged before the target comes back.
+        If there are several servers, they must also acknowledge samples before the target comes back.
         """
         part, what = name.split()
         target = next(one for kind in self._kinds for one in kind if one.name() == part)
@@ -171,12 +171,12 @@ class Faults:
         return targets if targets[0] is not targets[-1] else targets[:1]
 
     def _wait(self, shortest: float, longest: float) -> None:
-        """Wait a random time; short ones are as frequent as long ones."""
+        """Wait a random time. Short and long times are equally frequent."""
         self._pause.wait(shortest * (longest / shortest) ** self._generator.random())
 
 
 def find_longest_gaps(faults: Sequence[Fault], moments: Sequence[float]) -> dict[str, float]:
-    """Return the longest time without one of ``moments`` from each kind of fault to the next fault, in seconds."""
+    """Return for each kind of fault the longest time (s) without one of ``moments`` until the next fault."""
     longest: dict[str, float] = {}
     ends = [*(fault.began for fault in faults[1:]), max([*moments, *(fault.ended for fault in faults)], default=0.0)]
     for fault, end in zip(faults, ends, strict=True):

@@ -27,7 +27,7 @@ class Shape:
 
     @property
     def size(self) -> int:
-        """Samples of a batch."""
+        """Number of samples of a batch."""
         return self.replicas * self.points
 
     def time_of(self, number: int) -> int:
@@ -35,22 +35,22 @@ class Shape:
         return self.start_ms + number * self.points * self.spacing_ms
 
     def values(self, number: int, replica: int, version: Versions | int) -> Versions:
-        """Return the values of a replica in batches from ``number`` on: each is written once in the whole storm."""
+        """Return the unique values of a replica in batches from ``number`` on."""
         version = np.atleast_1d(version)
         points = np.arange(number * self.points, (number + len(version)) * self.points)
         found: Versions = (points * _REPLICAS + replica) * _VERSIONS + np.repeat(version, self.points)
         return found
 
     def versions(self, number: int, replica: int, values: NDArray[np.float64]) -> Versions:
-        """Return the versions of values; a negative number for a value that nobody wrote there."""
+        """Return the versions of values; a negative number for a value never written there."""
         rest = values - self.values(number, replica, np.zeros(len(values) // self.points, np.int64))
         return np.where((rest > 0) & (rest < _VERSIONS) & (rest == np.floor(rest)), rest, -1).astype(np.int64)
 
 
 class JobLedger:
-    """Batches of one job: the version of each that was sent last, and the one that was acknowledged last.
+    """Batches of one job with the last sent and the last acknowledged version of each.
 
-    One thread writes. Others read, without a lock: they see ``acknowledged`` before a question and ``sent`` after it.
+    One thread writes. Others read without a lock: they read ``acknowledged`` before a question and ``sent`` after it.
     """
 
     def __init__(self, job: str, shape: Shape) -> None:
@@ -58,7 +58,7 @@ class JobLedger:
         self.sent: list[int] = []
         self.acknowledged: list[int] = []
         self.clean: set[int] = set()
-        """Batches without a request whose outcome is unknown: these may be overwritten."""
+        """Batches without a request of unknown outcome, which may be overwritten."""
 
     def body(self, number: int) -> bytes:
         """Return the frame of the last version of a batch."""
@@ -76,7 +76,7 @@ class JobLedger:
 
 @dataclass
 class Problem:
-    """An answer that is wrong, and when it was given (``time.time``)."""
+    """Wrong answer and its time (``time.time``)."""
 
     kind: str
     text: str
@@ -91,7 +91,7 @@ class Report:
         self.counts: Counter[str] = Counter()
         self.problems: list[Problem] = []
         self.acknowledgements = [time.monotonic()]
-        """Time of the beginning and of each acknowledgement (``time.monotonic``)."""
+        """Times of the beginning and of each acknowledgement (``time.monotonic``)."""
         self.answers = [time.monotonic()]
 
     def count(self, name: str, more: int = 1) -> None:

@@ -1,4 +1,4 @@
-"""Readers that ask random questions and compare each answer with the ledger."""
+"""Asks random questions, and compares each answer with the ledger."""
 
 import random
 import time
@@ -41,7 +41,7 @@ class Range:
         return self.ledger.shape.time_of(self.first + len(self.acknowledged))
 
     def sent(self) -> Versions:
-        """Return the versions that have been sent until now."""
+        """Return the versions that were sent until now."""
         return np.array(self.ledger.sent[self.first : self.first + len(self.acknowledged)])
 
     def times(self) -> Versions:
@@ -49,7 +49,7 @@ class Range:
 
 
 def choose_range(ledger: JobLedger, most: int, generator: random.Random) -> Range | None:
-    """Choose at most that many batches, often the newest; None if nothing has been acknowledged."""
+    """Choose at most that many batches, preferably the newest; None without an acknowledged batch."""
     count = len(ledger.acknowledged)
     if not count:
         return None
@@ -59,9 +59,10 @@ def choose_range(ledger: JobLedger, most: int, generator: random.Random) -> Rang
 
 
 def judge_values(asked: Range, sent: Versions, replica: int, values: NDArray[np.float64]) -> dict[str, int]:
-    """Count what is wrong with the samples of a replica; NaN is a missing one.
+    """Count wrong samples of a replica; NaN is a missing one.
 
-    ``stale``: older than the acknowledged version, or missing. ``invented``: never sent.
+    A sample is ``stale`` if it is older than the acknowledged version or missing, and ``invented`` if it was never
+    sent.
     """
     points = asked.ledger.shape.points
     least, most = np.repeat(asked.acknowledged, points), np.repeat(sent, points)
@@ -73,7 +74,7 @@ def judge_values(asked: Range, sent: Versions, replica: int, values: NDArray[np.
 
 
 def place_values(asked: Range, points: Sequence[Sequence[float]]) -> tuple[NDArray[np.float64], int]:
-    """Return a value for each time of the range (NaN: no value), and the number of points at other times."""
+    """Return a value for each time of the range (NaN for none), and the number of points at other times."""
     times = asked.times()
     values = np.full(len(times), np.nan)
     odd = 0
@@ -108,7 +109,7 @@ class Reader(Traffic):
             self._generator.choice(self._kinds)(self._generator.choice(self._ledgers))
 
     def _ask(self, path: str, **query: Any) -> Reply | None:
-        """Send a question; None if it was refused."""
+        """Send a question. Return None if it is refused."""
         number = self._client.choose()
         self._report.count("questions asked")
         reply = self._client.call(number, "GET", path, **query)
@@ -176,7 +177,7 @@ class Reader(Traffic):
         return [(at, value) for line in reply.json()["lines"] for at, value in line["points"] if value is not None]
 
     def _ask_aggregates(self, ledger: JobLedger) -> None:
-        """Ask for a statistic of minutes or hours. It is exact where nothing was on its way meanwhile."""
+        """Ask for a statistic of minutes or hours. The answer is exact if nothing was in transit meanwhile."""
         asked = self._range(ledger, 100_000)
         if asked is None:
             return
@@ -222,7 +223,7 @@ class Reader(Traffic):
         if asked is None:
             return
         query = f'count_over_time(jobmeter_app_number{{job_id="{ledger.job}"}}[{asked.end - asked.start}ms])'
-        # A range of PromQL leaves out its first moment and has its last one.
+        # A PromQL range excludes its first moment and includes its last one.
         reply = self._ask("/prometheus/api/v1/query", query=query, time=(asked.end - ledger.shape.spacing_ms) / 1_000)
         if reply is None:
             return

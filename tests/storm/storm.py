@@ -1,4 +1,4 @@
-"""One storm: an installation, its traffic, its faults, and the table of the results."""
+"""Runs a storm: an installation, its traffic, its faults, and the table of results."""
 
 import random
 import time
@@ -20,16 +20,16 @@ from tests.support.waiting import wait_until
 
 BAD = ("lost", "doubled", "old", "stale", "invented", "wrong", "odd refusals", "unexpected ends")
 _PLACED = "shards now: "
-"""Words that the log has once all rows have their places."""
+"""Log message after all rows have reached their places."""
 _HOUR_MS = 3_600_000
 _SHOWN = 8
 _PROGRESS = 10
-"""Acknowledgements between two faults of a script."""
+"""Number of acknowledgements between two faults of a script."""
 
 
 @dataclass(frozen=True)
 class Load:
-    """Traffic: samples and questions a second, and how many threads send large and small batches."""
+    """Traffic per second in samples and questions, and the numbers of threads for large and small batches."""
 
     samples: float = 10_000.0
     questions: float = 20.0
@@ -40,7 +40,7 @@ class Load:
 
 @dataclass(frozen=True)
 class Plan:
-    """Limits of a storm in faults and minutes, or its faults in order: ``script``, such as "leader killed"."""
+    """Limits of a storm in faults and minutes, or its ordered faults: ``script``, such as "leader killed"."""
 
     topology: str
     seed: int
@@ -49,7 +49,7 @@ class Plan:
     script: Sequence[str] = ()
     load: Load = Load()
     processes: int = 2
-    """Worker processes of each server."""
+    """Number of workers of each server."""
 
 
 class Storm:
@@ -88,7 +88,7 @@ class Storm:
         return Client([kept.server for kept in self._installation.servers], self._random(1_000 + number))
 
     def run(self) -> None:
-        """Send, ask and make faults; at the end compare everything, also after a kill of all servers."""
+        """Send, ask and inject faults. At the end compare everything, also after a kill of all servers."""
         began = time.monotonic()
         for thread in (*self._senders, *self._others):
             thread.start()
@@ -105,9 +105,9 @@ class Storm:
         self._verify()
 
     def _make_faults(self, began: float) -> None:
-        """Make the faults of the script, or random ones up to the plan's number, until its minutes are over."""
+        """Inject the faults of the script, or random ones up to the plan's number, until its minutes are over."""
         for name in self._plan.script:
-            for kept in self._installation.servers:  # a server that starts needs the parts that the next fault takes
+            for kept in self._installation.servers:  # a starting server needs the parts that the next fault takes
                 kept.await_ready()
             self.faults.hit_named(name, self._await_progress)
         for _ in range(self._plan.faults):
@@ -121,18 +121,18 @@ class Storm:
                 break
 
     def _await_service(self) -> None:
-        """Return when samples are acknowledged and questions answered again, or after a minute."""
+        """Wait, at most a minute, until samples are acknowledged and questions answered again."""
         began, report = time.monotonic(), self.report
         with suppress(AssertionError):
             wait_until(lambda: min(report.acknowledgements[-1], report.answers[-1]) > began, "service", 60.0)
 
     def _await_placement(self, before: int) -> None:
-        """Return when all rows have got their places once more, or after a minute."""
+        """Wait, at most a minute, until all rows have reached their places once more."""
         with suppress(AssertionError):
             wait_until(lambda: self._count_placed() > before, "placed rows", 60.0)
 
     def _count_placed(self) -> int:
-        """Return how often all rows have got their places on another number of shards."""
+        """Count how often all rows have reached their places for another number of shards."""
         return sum(kept.server.output().count(_PLACED) for kept in self._installation.servers)
 
     def _await_progress(self, what: str) -> None:
@@ -148,7 +148,7 @@ class Storm:
             for end in kept.ends:
                 self.report.note("unexpected ends", f"a server ended by itself: {end}")
             kept.kill()
-        servers[0].revive()  # it reaches the folders of the others
+        servers[0].revive()  # this server reaches the folders of the others
         servers[0].await_ready()
         for away in (nodes[0::2], nodes[1::2]) if len(nodes) > 1 else ((),):  # a replica of each shard
             with self._without(away):
@@ -161,7 +161,7 @@ class Storm:
 
     @contextmanager
     def _without(self, nodes: Sequence[NodeProcess]) -> Iterator[None]:
-        """Kill replicas for the block, once every replica has all data."""
+        """Kill replicas for the block after every replica has all data."""
         server = self._installation.servers[0].server
         wait_until(lambda: all(server.request("GET", "/status").json()["replicas"].values()), "complete replicas")
         with ExitStack() as stack:

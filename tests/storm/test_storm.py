@@ -1,4 +1,4 @@
-"""A short storm of each topology: every acknowledged sample is there once, and every answer has what it must have."""
+"""Tests of a short storm of each topology: every acknowledged sample exists once, and all answers are correct."""
 
 import pytest
 

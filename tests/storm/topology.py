@@ -1,4 +1,4 @@
-"""Installations that a storm can hit: servers, the ClickHouse servers that they use, and their PostgreSQL."""
+"""Installations for storms: servers, their ClickHouse servers, and their PostgreSQL."""
 
 import shutil
 import threading
@@ -14,7 +14,7 @@ from tests.support.waiting import wait_until
 
 
 class RestartedServer:
-    """A server that is started again whenever it ends, as a service manager does."""
+    """Server that restarts whenever it ends, as under a service manager."""
 
     def __init__(self, server: ServerProcess) -> None:
         self.server = server
@@ -27,11 +27,11 @@ class RestartedServer:
         self._thread.start()
 
     def revive(self) -> None:
-        """Start the server, and from now on again after each end."""
+        """Start the server, and restart it after each end from now on."""
         self._wanted.set()
 
     def kill(self) -> None:
-        """Kill the server with its workers. It stays away until ``revive``."""
+        """Kill the server with its workers. It stays down until ``revive``."""
         self._wanted.clear()
         while not self._down.wait(0.05):
             with suppress(AssertionError):
@@ -66,7 +66,7 @@ class RestartedServer:
     def _run_once(self) -> None:
         try:
             self.server.start()
-        except AssertionError:  # for example, PostgreSQL is down
+        except AssertionError:  # for example while PostgreSQL is down
             self.failed_starts += self._wanted.is_set()
             return
         self.server.process.wait()
@@ -76,9 +76,9 @@ class RestartedServer:
 
 @dataclass(frozen=True)
 class Installation:
-    """Everything that may be killed and frozen. The first server is the one that others share keys with.
+    """Everything that a storm can kill and freeze. The other servers share the keys of the first one.
 
-    ``stores`` are values of ``--store`` with different numbers of shards; a single one if the number stays.
+    ``stores`` are values of ``--store`` with different numbers of shards; a single one if the number is constant.
     """
 
     servers: Sequence[RestartedServer]
@@ -89,9 +89,9 @@ class Installation:
 
 @dataclass(frozen=True)
 class Topology:
-    """Number of servers of each kind. ``shards`` is the number of shards, over which the nodes are distributed.
+    """Number of servers of each kind. The nodes are distributed over ``shards`` shards.
 
-    ``resized``: the last shard is removed and added again and again.
+    ``resized`` removes and adds the last shard again and again.
     """
 
     servers: int
@@ -100,7 +100,7 @@ class Topology:
     resized: bool = False
 
     def list_stores(self, nodes: Sequence[NodeProcess]) -> Sequence[str]:
-        """Return the addresses of the engine: the first one has all shards."""
+        """Return the addresses of the engine. The first one has all shards."""
         hosts = ",".join(f"127.0.0.1:{node.own.http}" for node in nodes)
         whole = f"clickhousedb://{hosts}/jobmeter" + (f"?shards={self.shards}" if self.shards > 1 else "")
         return [whole, f"{whole}&keep={self.shards - 1}"] if self.resized else [whole]
@@ -139,7 +139,7 @@ TOPOLOGIES: Mapping[str, Topology] = {
     "resized": Topology(servers=1, nodes=4, shards=2, resized=True),
     "cluster": Topology(servers=3, nodes=4, shards=2),
 }
-"""Three servers of one ClickHouse server, or on two replicas; one server, or three, on two shards of two replicas.
+"""Topologies with a single ClickHouse server, two replicas, or two shards of two replicas.
 
-With ``resized`` the second one of these shards is removed and added again while samples arrive.
+A ``resized`` topology removes and adds the second shard while samples arrive.
 """

@@ -1,4 +1,4 @@
-"""Senders: of samples (each owns a job, and overwrites and repeats batches), of records and lines, and of names."""
+"""Threads that send samples (each to its own job, with overwritten and repeated batches), records, lines and names."""
 
 import json
 import random
@@ -19,7 +19,7 @@ _PAUSE_SECONDS = 0.2
 
 
 class Client:
-    """Calls one server or another. A server that did not answer is avoided for some seconds."""
+    """Client that switches servers. It avoids a server without an answer for some seconds."""
 
     def __init__(self, servers: Sequence[ServerProcess], generator: random.Random) -> None:
         self._servers, self._generator = servers, generator
@@ -32,7 +32,7 @@ class Client:
         return self._generator.choice(able or list(self._avoided))
 
     def call(self, number: int, method: str, path: str, body: bytes = b"", kind: str = "", **query: Any) -> Reply:
-        """Send a request. The status is 0 if there was no answer."""
+        """Send a request. The status is 0 without an answer."""
         headers = {"Content-Type": kind} if kind else {}
         try:
             return self._servers[number].call(method, path, body, headers, seconds=_PATIENCE_SECONDS, **query)
@@ -42,7 +42,7 @@ class Client:
 
 
 class Traffic(threading.Thread):
-    """A thread that goes on until ``stop``, after which it ends with the current call."""
+    """Thread that runs until ``stop``, and then ends with the current request."""
 
     def __init__(self, client: Client, report: Report) -> None:
         super().__init__(daemon=True)
@@ -50,12 +50,12 @@ class Traffic(threading.Thread):
         self._over, self._pause = threading.Event(), threading.Event()
 
     def stop(self) -> None:
-        """Have the thread end."""
+        """Tell the thread to end."""
         self._over.set()
 
 
 class Sender(Traffic):
-    """Sends ``rate`` batches a second, each until it is acknowledged, also after ``stop``."""
+    """Thread that sends ``rate`` batches a second, and retries each until it is acknowledged, even after ``stop``."""
 
     def __init__(
         self, ledger: JobLedger, client: Client, report: Report, rate: float, generator: random.Random
@@ -71,7 +71,7 @@ class Sender(Traffic):
             self._send(self._choose())
 
     def _choose(self) -> int:
-        """Return the number of the next batch, whose version is set: a new one, an overwritten or a repeated one."""
+        """Choose a new, an overwritten or a repeated batch, set its version, and return its number."""
         ledger = self.ledger
         draw = self._generator.random()
         if draw < 0.15 and ledger.clean:
@@ -85,7 +85,7 @@ class Sender(Traffic):
         return len(ledger.sent) - 1
 
     def _send(self, number: int) -> None:
-        """Send a batch until it is acknowledged. A request without an answer may be stored at any later time."""
+        """Send a batch until it is acknowledged. A request without an answer may still be stored at any later time."""
         ledger, body, size = self.ledger, self.ledger.body(number), self.ledger.shape.size
         while True:
             self._report.count("samples sent", size)
@@ -105,14 +105,14 @@ class Sender(Traffic):
 
 
 class Clerk(Traffic):
-    """Sends job records and log lines, each once."""
+    """Thread that sends job records and log lines, each once."""
 
     def __init__(self, client: Client, report: Report, start_ms: int) -> None:
         super().__init__(client, report)
         self.start_ms = start_ms
         self.number = 0
         self.records: list[int] = []
-        """Numbers of the records that were acknowledged."""
+        """Numbers of the acknowledged records."""
         self.lines: list[int] = []
 
     def time_of(self, number: int) -> int:
@@ -134,12 +134,12 @@ class Clerk(Traffic):
 
 
 class Renamer(Traffic):
-    """Changes the name of one job all the time, and asks any server for the name at once."""
+    """Thread that keeps renaming one job, and asks any server for the name at once."""
 
     JOB = "renamed"
 
     def run(self) -> None:
-        number, unanswered = 0, set[str]()  # a name that was not acknowledged may be written later
+        number, unanswered = 0, set[str]()  # a name without an acknowledgement may be written later
         while not self._over.wait(_PAUSE_SECONDS):
             number += 1
             name = f"name {number}"

@@ -1,4 +1,4 @@
-"""Comparison of everything that is stored with everything that was acknowledged."""
+"""Compares everything that is stored with everything that was acknowledged."""
 
 import io
 from collections import Counter
@@ -22,7 +22,7 @@ _HOUR_MS = 3_600_000
 
 
 def verify(server: ServerProcess, ledger: JobLedger, report: Report) -> None:
-    """Note the samples of a job that are missing, old, doubled or invented at a server."""
+    """Report missing, old, repeated and invented samples of a job at a server."""
     for asked in _ranges(ledger):
         rows = _read_rows(server, asked)
         _verify_rows(asked, rows, report)
@@ -69,7 +69,7 @@ def _verify_rows(asked: Range, rows: pa.Table, report: Report) -> None:
 
 
 def _verify_counts(server: ServerProcess, asked: Range, report: Report) -> None:
-    """Compare the counts of hours, which are rolled up where they are complete."""
+    """Compare the counts of hours, which come from roll-ups where these are complete."""
     query: dict[str, Any] = {"metric": METRIC, "start": asked.start, "end": asked.end}
     query |= {"by": "replica", "statistic": "count", "step": "1h"}
     reply = _await_answer(server, f"/jobs/{asked.ledger.job}/metrics", **query)
@@ -81,7 +81,7 @@ def _verify_counts(server: ServerProcess, asked: Range, report: Report) -> None:
 
 
 def verify_clerk(server: ServerProcess, clerk: Clerk, report: Report) -> None:
-    """Note the acknowledged lines that are not there once, and the acknowledged records that are not there."""
+    """Report acknowledged lines that do not exist exactly once, and missing acknowledged records."""
     found: Counter[str] = Counter()
     for first in range(0, clerk.number + 1, _LINES):
         span = {"start": clerk.time_of(first), "end": clerk.time_of(first + _LINES), "limit": _LINES}
@@ -97,7 +97,7 @@ def verify_clerk(server: ServerProcess, clerk: Clerk, report: Report) -> None:
 
 
 def _await_answer(server: ServerProcess, path: str, **query: Any) -> Reply:
-    """Ask until the server does not refuse."""
+    """Repeat a question until the server does not refuse it."""
 
     def ask() -> Reply | None:
         reply = server.call("GET", API + path, **query)

@@ -1,1 +1,1 @@
-"""Parts that tests share: real databases, schedulers and browsers, fakes below the product, and ways to wait."""
+"""Shared test support: real databases, schedulers and browsers, fakes of other software, and waiting functions."""

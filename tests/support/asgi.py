@@ -1,4 +1,4 @@
-"""Calls an ASGI application without a socket, the way that the HTTP server does."""
+"""Calls an ASGI application without a socket, in the way of the HTTP server."""
 
 import asyncio
 import json
@@ -12,12 +12,12 @@ from tests.support.waiting import never
 
 
 class HangupError(Exception):
-    """The client has read enough."""
+    """Signals that the client closes its connection before the end of the answer."""
 
 
 @dataclass(frozen=True)
 class Reply:
-    """What came back: header names in lower case, ``chunks`` as they were sent."""
+    """Answer of the application: header names in lower case, and the body in the chunks that were sent."""
 
     status: int
     headers: Mapping[str, str]
@@ -43,7 +43,7 @@ def call(
     headers: Mapping[str, str] | None = None,
     gone_after: float | None = None,
 ) -> Reply:
-    """Send one request; ``gone_after`` seconds the client closes its connection."""
+    """Send one request and return the answer. The client closes its connection after ``gone_after`` seconds."""
     return asyncio.run(send(application, method, target, body, headers, gone_after))
 
 
@@ -56,10 +56,10 @@ async def send(
     gone_after: float | None = None,
     take: Callable[[bytes], Awaitable[object]] | None = None,
 ) -> Reply:
-    """Call the application and return its answer. A body in one piece has arrived with the headers.
+    """Call the application and return its answer. A body in one piece arrives together with the headers.
 
-    ``take`` gets each part of the answer as it comes, and the client reads on when it has returned. If it raises
-    ``HangupError`` the client closes its connection.
+    ``take`` receives each part of the answer, and the client reads on after it returns. The client closes its
+    connection if ``take`` raises ``HangupError``.
     """
     path, _, query = target.partition("?")
     named = {name.lower() for name in headers or {}}

@@ -1,4 +1,4 @@
-"""A real browser for tests of the page."""
+"""Real browser for tests of the page."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,12 +9,12 @@ from tests.programs import find
 from tests.support.needs import needs
 
 AXE = Path(__file__).parents[2] / "web" / "node_modules" / "axe-core" / "axe.min.js"
-"""The checker of accessibility; see https://github.com/dequelabs/axe-core."""
+"""Path of the accessibility checker; see https://github.com/dequelabs/axe-core."""
 
 
 @contextmanager
 def chromium() -> Iterator[Any]:
-    """Playwright's handle of a Chromium without a window. Skips the test where none is installed."""
+    """Yield Playwright's handle of a headless Chromium. Skip the test if no Chromium is installed."""
     needs("chromium")
     from playwright.sync_api import sync_playwright
 
@@ -26,7 +26,7 @@ def chromium() -> Iterator[Any]:
 
 
 def check_view(page: Any, what: str) -> None:
-    """A page fits its width, and axe, where it is there, finds no serious fault."""
+    """Check that a page fits its width, and that axe, if installed, finds no serious fault."""
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), what
     if not AXE.exists():
         return

@@ -1,4 +1,4 @@
-"""A private authority and a certificate of it for 127.0.0.1, made for one test run."""
+"""Creates a private certificate authority and its certificate for 127.0.0.1, for one test run."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta

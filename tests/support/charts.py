@@ -1,6 +1,7 @@
-"""The Helm chart, rendered. Helm itself is in no package of Debian or PyPI: ``tests/helm`` stands in for its engine.
+"""Renders the Helm chart.
 
-``python -m tests.support.charts`` writes ``deploy/kubernetes/jobmeter.yaml``, which is the chart with its own values.
+Neither Debian nor PyPI packages Helm, so ``tests/helm`` replaces its engine. ``python -m tests.support.charts`` writes
+``deploy/kubernetes/jobmeter.yaml``, which is the chart with its default values.
 """
 
 import json
@@ -34,7 +35,7 @@ metadata:
 
 
 def needs_charts() -> None:
-    """Skip the test that asks, where charts cannot be rendered."""
+    """Skip the calling test if charts cannot be rendered."""
     for name in ("go", "go-sprig", "go-yaml"):
         needs(name)
 
@@ -52,7 +53,10 @@ def _renderer() -> Path:
 
 
 def rendered(values: Mapping[str, Any] | None = None, release: str = "jobmeter") -> str:
-    """The chart with these values over its own. Raises ValueError with what it says where it does not take them."""
+    """Render the chart with these values in place of its own.
+
+    Raises ValueError with the engine's message on an error.
+    """
     done = subprocess.run(
         [str(_renderer()), str(CHART), release, NAMESPACE],
         input=json.dumps(values or {}),
@@ -67,7 +71,7 @@ def rendered(values: Mapping[str, Any] | None = None, release: str = "jobmeter")
 
 
 def objects(text: str) -> list[dict[str, Any]]:
-    """The objects of a manifest."""
+    """Parse the objects of a manifest."""
     found: Iterable[Any] = yaml.safe_load_all(text)
     return [one for one in found if one]
 

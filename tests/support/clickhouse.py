@@ -1,7 +1,7 @@
-"""ClickHouse servers of tests' own: real ones, from the engine that the package installs. One, or shards of a cluster.
+"""Starts real ClickHouse servers for tests, single ones or shards of a cluster, from the engine of the package.
 
-What the engine leaves out is replication and ``ON CLUSTER``. ``each_node`` runs what is meant for a cluster on each of
-its nodes, and makes plain tables of replicated ones.
+This engine lacks replication and ``ON CLUSTER``. ``each_node`` therefore runs each cluster statement on every node, and
+replaces replicated tables by plain ones.
 """
 
 import re
@@ -36,30 +36,30 @@ _REPLICATED = re.compile(r"Replicated(ReplacingMergeTree)\('[^']+', '[^']+'(?:, 
 
 @dataclass(frozen=True)
 class Node:
-    """Where a server listens."""
+    """Host and ports of a server."""
 
     http: int
     tcp: int
 
     @property
     def dsn(self) -> str:
-        """Without a database's name."""
+        """Data source name without a database."""
         return f"clickhousedb://127.0.0.1:{self.http}"
 
 
 @contextmanager
 def node() -> Iterator[Node]:
-    """One server."""
+    """Run a single server for the block."""
     with shards(1) as nodes:
         yield nodes[0]
 
 
 @contextmanager
 def shards(count: int) -> Iterator[Sequence[Node]]:
-    """Servers that know each other as the shards of the cluster ``main``; killed at the end.
+    """Run servers that know each other as the shards of the cluster ``main``, and kill them at the end.
 
-    Their tables lie in memory where there is room: each insert syncs the files of a part, and on a disk most of the
-    time of a test would go there. A process that is killed loses nothing by it.
+    Their tables are in memory if there is room. On a disk most of the test's time would go into the sync of each
+    insert. A killed process loses nothing, because the files in memory outlive it.
     """
     nodes = [Node(*free_ports(2)) for _ in range(count)]
     with ExitStack() as stack:
@@ -71,7 +71,7 @@ def shards(count: int) -> Iterator[Sequence[Node]]:
 
 
 class NodeProcess:
-    """A server that a test may kill, freeze and start again on its tables."""
+    """Server that a test can kill, freeze and restart with its tables."""
 
     def __init__(self, own: Node, folder: Path, config: str = "") -> None:
         self.own = own
@@ -95,7 +95,7 @@ class NodeProcess:
         assert process.poll() is None, log.read_text(errors="replace")
 
     def signal(self, number: int) -> None:
-        """Send a signal to it, such as SIGSTOP and SIGCONT."""
+        """Send a signal such as SIGSTOP or SIGCONT to the server."""
         assert self._process is not None
         self._process.send_signal(number)
 
@@ -107,7 +107,7 @@ class NodeProcess:
 
     @property
     def data(self) -> Path:
-        """The folder with its tables."""
+        """Folder of the tables."""
         return self._folder / "data"
 
     def empty(self) -> None:
@@ -118,7 +118,7 @@ class NodeProcess:
 
     @contextmanager
     def killed(self) -> Iterator[None]:
-        """Kill the server for the block, and start it again."""
+        """Kill the server for the block, and restart it afterwards."""
         self.kill()
         try:
             yield
@@ -154,14 +154,17 @@ def _running(own: Node, folder: Path, config: str) -> Iterator[NodeProcess]:
 
 @contextmanager
 def mortal_node() -> Iterator[NodeProcess]:
-    """One server that the test may kill and freeze."""
+    """Yield a server that the test can kill and freeze."""
     with mortal_nodes(1) as nodes:
         yield nodes[0]
 
 
 @contextmanager
 def mortal_nodes(count: int) -> Iterator[Sequence[NodeProcess]]:
-    """Servers that the test may kill and freeze. They do not know each other; the macro ``shard`` is their number."""
+    """Yield servers that the test can kill and freeze.
+
+    They do not know each other; the macro ``shard`` is their number.
+    """
     with ExitStack() as stack:
         home = Path(tempfile.mkdtemp(prefix="jobmeter-ch-", dir=_MEMORY if _MEMORY.is_dir() else None))
         stack.callback(shutil.rmtree, home, ignore_errors=True)
@@ -173,7 +176,7 @@ def mortal_nodes(count: int) -> Iterator[Sequence[NodeProcess]]:
 
 
 def _answers(own: Node) -> bool:
-    """Return True when both ports are open: a server that finds the second one taken answers on the first, and ends."""
+    """Return True if both ports are open: a server that finds its second port taken answers on the first, and exits."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{own.http}/ping", timeout=5) as reply:
             answer = reply.read()
@@ -184,7 +187,7 @@ def _answers(own: Node) -> bool:
 
 
 def _config(nodes: Sequence[Node], number: int, shard: int = 0) -> str:
-    """A server's settings. Backups may go where the tests say."""
+    """Return the configuration of a server. It allows backups to the folders of the tests."""
     own = nodes[number - 1]
     members = "".join(
         f"<shard><replica><host>127.0.0.1</host><port>{one.tcp}</port></replica></shard>" for one in nodes
@@ -200,7 +203,7 @@ def _config(nodes: Sequence[Node], number: int, shard: int = 0) -> str:
 
 @contextmanager
 def each_node(nodes: Sequence[Node]) -> Iterator[None]:
-    """In this process, what is meant for a cluster is run by each of its nodes; replicated tables become plain ones."""
+    """Run each cluster statement of this process on all of its nodes, with plain tables instead of replicated ones."""
     command = HttpClient.command
 
     def everywhere(client: HttpClient, cmd: str, *arguments: Any, **options: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Starting a cluster of real servers on 127.0.0.1 and stopping it: its folder and its ports."""
+"""Starts and stops clusters of real servers on 127.0.0.1, with their folders and ports."""
 
 import fcntl
 import os
@@ -14,10 +14,10 @@ from typing import Protocol, TypeVar
 
 
 class Cluster(Protocol):
-    """Processes that are started and stopped together."""
+    """Processes that start and stop together."""
 
     def start(self) -> None:
-        """Return when the cluster is ready."""
+        """Start the cluster. Return when it is ready."""
         ...
 
     def stop(self) -> None:
@@ -30,9 +30,9 @@ C = TypeVar("C", bound=Cluster)
 
 @contextmanager
 def running(name: str, make: Callable[[Path], C]) -> Iterator[C]:
-    """A cluster that is ready, in a folder that every user may enter; stopped and deleted at the end.
+    """Run a cluster in a folder that every user can enter. Stop the cluster and delete the folder at the end.
 
-    The folder is not pytest's: its parents are closed to the users as whom some servers run.
+    The folder is not below pytest's folder, because users of some servers cannot enter the parents of that one.
     """
     folder = Path(tempfile.mkdtemp(prefix=f"jobmeter-{name}-", dir="/tmp"))
     folder.chmod(0o755)
@@ -46,10 +46,10 @@ def running(name: str, make: Callable[[Path], C]) -> Iterator[C]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return different ports on which nobody listens. No other process of the tests gets them while this one runs.
+    """Return distinct free ports, reserved against other test processes as long as this process runs.
 
-    The kernel never gives these ports to a connection: they lie below its range. A port of that range may be taken
-    between this call and the start of the server.
+    The ports lie below the range from which the kernel assigns ports to connections. A port of that range could be
+    taken between this call and the start of the server.
     """
     ports: list[int] = []
     while len(ports) < count:
@@ -61,18 +61,18 @@ def free_ports(count: int) -> list[int]:
 
 
 def free_port() -> int:
-    """Return a port on which nobody listens, as ``free_ports`` does."""
+    """Return one free port, reserved as by ``free_ports``."""
     return free_ports(1)[0]
 
 
 _PORTS = range(10_000, int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0]))
 _reserved: set[int] = set()
-"""The ports that this process got."""
+"""Ports reserved by this process."""
 
 
 @cache
 def _open_reservations() -> int:
-    """Return the file whose byte N is locked by the process that got port N. A lock ends with its process."""
+    """Return the reservation file. A process locks byte N to reserve port N, and its locks end with the process."""
     path = Path(tempfile.gettempdir()) / f"jobmeter-test-ports-{os.getuid()}"
     return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
 

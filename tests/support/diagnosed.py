@@ -1,4 +1,4 @@
-"""A job whose samples are in a store in memory, and what the rules find in it: as on a server, without one."""
+"""Runs the diagnosis rules on a job whose samples are in a memory store, without a server."""
 
 from collections.abc import Mapping, Sequence
 
@@ -26,13 +26,13 @@ from tests.support.memory_store import MemoryStore
 ALL = Scope(None)
 THRESHOLDS = load()
 Measured = Mapping[tuple[str, str], tuple[np.ndarray, np.ndarray]]
-"""The times (ms) and values of each (metric, replica); a device metric is of the replica's ``gpu0``."""
+"""Times (ms) and values by metric and replica. Device metrics belong to the replica's ``gpu0``."""
 
 
 class Sampled:
-    """A job of replicas ``worker-N``, each on a node of its own with one device, and its samples.
+    """Job with replicas ``worker-N``, each on its own node with one device, and its samples.
 
-    ``state`` is how it is; one that has ended did so at ``end``.
+    ``state`` is the state of the job. ``end`` is its end if that state is final.
     """
 
     def __init__(
@@ -70,15 +70,15 @@ class Sampled:
 
     @property
     def case(self) -> Case:
-        """What the rules see of it."""
+        """Input of the rules for this job."""
         return gather(self.executor, JobRef("j"), ALL, self.clock, list_rules())
 
     def findings(self, thresholds: Thresholds = THRESHOLDS) -> list[Finding]:
-        """What is found in all of its life."""
+        """Diagnose the whole life of the job, and return the findings."""
         return diagnose(self.executor, JobRef("j"), ALL, self.clock, thresholds).findings
 
     def findings_while_running(self, thresholds: Thresholds = THRESHOLDS) -> list[Finding]:
-        """What the evaluation of running jobs finds now."""
+        """Evaluate the job as a running job, and return the findings."""
         jobs = {("lab", "j"): frozenset[str]()}
         [evaluation] = evaluate_running(self.executor, ALL, jobs, self.clock.now_ms(), thresholds)
         assert evaluation.error is None
@@ -86,12 +86,12 @@ class Sampled:
 
 
 def found(findings: Sequence[Finding]) -> list[tuple[str, str]]:
-    """The rule and the subject's name of each."""
+    """Return the rule and the subject name of each finding."""
     return [(one.rule, one.subject.name) for one in findings]
 
 
 def node_of(replica: str) -> str:
-    """The node that a replica is on."""
+    """Return the node of a replica."""
     return f"node-{_number(replica)}"
 
 

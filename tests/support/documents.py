@@ -1,4 +1,4 @@
-"""Commands of the documentation: reads them from the pages and runs them as a reader types them."""
+"""Reads commands from the pages of the documentation, and runs them as a reader types them."""
 
 import os
 import re
@@ -20,14 +20,17 @@ _NO_COMMAND = re.compile(r"jobmeter: |jobmeter [\w-]+-\d{8}-\w{6} ")
 
 
 def blocks(page: Path, *languages: str) -> list[str]:
-    """The contents of a page's blocks in these languages; the empty name stands for a block without one."""
+    """Return the contents of a page's code blocks in these languages.
+
+    The empty name means blocks without a language.
+    """
     return [text for language, text in _BLOCK.findall(page.read_text(encoding="utf-8")) if language in languages]
 
 
 def commands(page: Path) -> Iterator[str]:
-    """Yield each command of a page's blocks, as one line without its comment.
+    """Yield each command of a page's code blocks, as one line without its comment.
 
-    Printed output is left out: an indented line is part of it.
+    Printed output is left out. An indented line belongs to the output.
     """
     for block in blocks(page, "", "sh", "fish"):
         for line in block.replace("\\\n", " ").splitlines():
@@ -37,13 +40,13 @@ def commands(page: Path) -> Iterator[str]:
 
 
 def environment(home: Path, programs: Path = Path(sys.executable).parent) -> dict[str, str]:
-    """The environment of a reader whose home is ``home`` and whose programs are first on the path."""
+    """Return the environment of a reader with the home ``home`` and these programs first on the path."""
     own = {name: value for name, value in os.environ.items() if not name.startswith(("JOBMETER_", "XDG_"))}
     return {**own, "HOME": str(home), "PATH": f"{programs}{os.pathsep}{own['PATH']}", "TERM": "dumb"}
 
 
 def type_in(script: str, home: Path, variables: Mapping[str, str] | None = None) -> str:
-    """Type commands one after the other and return their output. A command that fails ends them."""
+    """Run commands in one shell and return their output. The first command that fails ends the shell."""
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", script],
         cwd=home,
@@ -59,7 +62,7 @@ def type_in(script: str, home: Path, variables: Mapping[str, str] | None = None)
 
 
 def end_server(home: Path) -> None:
-    """End the server that commands started in the default data folder of ``home``."""
+    """Stop the server that commands started in the default data folder of ``home``."""
     note = home / ".local/share/jobmeter/server.json"
     with suppress(FileNotFoundError, ProcessLookupError):
         found = re.search(r'"pid": ?(\d+)', note.read_text(encoding="utf-8"))

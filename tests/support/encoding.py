@@ -1,4 +1,4 @@
-"""Questions and results as they cross a border between processes: encoded by msgspec, decoded to equal values."""
+"""Passes questions and results through msgspec, as between two processes, and checks that decoded values are equal."""
 
 import importlib
 import pkgutil
@@ -21,11 +21,11 @@ from jobmeter.server.services import Services
 
 T = TypeVar("T")
 PACKAGES = ("access", "dialects", "diagnose", "ingest", "model", "promql", "query", "server", "ship")
-"""Packages whose modules may define questions."""
+"""Packages whose modules can define questions."""
 
 
 def question_types() -> list[type[Question[Any]]]:
-    """Every type of question of the package, by name."""
+    """Return every question type of the package by name."""
     for name in PACKAGES:
         package = importlib.import_module(f"jobmeter.{name}")
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
@@ -37,7 +37,7 @@ def question_types() -> list[type[Question[Any]]]:
 
 
 def result_type(kind: type) -> Any:
-    """Type of the result of a type of question."""
+    """Return the result type of a question type."""
     for base in kind.__orig_bases__:  # type: ignore[attr-defined]
         if get_origin(base) is Question:
             (result,) = get_args(base)
@@ -48,16 +48,16 @@ def result_type(kind: type) -> Any:
 
 
 class Border:
-    """Border between two processes: what passes is an equal value of other objects.
+    """Border between two processes: each passing value becomes an equal value of new objects.
 
-    An array crosses as its bytes. A generator crosses piece by piece, and is closed when its reader closes it.
+    An array passes as its bytes. A generator passes piece by piece, and is closed when its reader closes it.
     """
 
     def __init__(self) -> None:
         self._streams: list[Iterator[Any]] = []
 
     def cross(self, value: T, kind: Any) -> T:
-        """Encode a value and decode it as a type. Raises what msgspec raises for a value that is of another type."""
+        """Encode a value and decode it as ``type``. Raises the error of msgspec if the value has another type."""
         if get_origin(kind) is Iterator:
             return self._read(value, get_args(kind)[0])  # type: ignore[arg-type, return-value]
         data = msgspec.msgpack.encode(value, enc_hook=self._encode)
@@ -65,14 +65,14 @@ class Border:
         return made
 
     def question(self, question: T) -> T:
-        """Pass a question."""
+        """Pass a question through the border."""
         passed = without_caches(question)
         made = self.cross(passed, type(question))
         assert same(made, passed), f"{question} arrived as {made}"
         return made
 
     def result(self, question: Question[T], result: T) -> T:
-        """Pass the result of a question."""
+        """Pass the result of a question through the border."""
         kind = result_type(type(question))
         made = self.cross(result, kind)
         assert isinstance(result, Iterator) or same(made, result), f"{result} arrived as {made}"
@@ -107,7 +107,7 @@ class Border:
 
 
 def without_caches(value: T) -> T:
-    """Return a command without what was computed of its batch already: each process computes that itself."""
+    """Return a command without the cached properties of its batch, because each process computes them itself."""
     batch = getattr(value, "batch", None)
     if not isinstance(value, msgspec.Struct) or batch is None:
         return value
@@ -116,7 +116,7 @@ def without_caches(value: T) -> T:
 
 
 def same(one: Any, other: Any) -> bool:
-    """True for equal values, also where their types define no equality. A list equals a tuple of the same members."""
+    """Compare two values, including types without an equality. A list equals a tuple of the same members."""
     if isinstance(one, np.ndarray):
         return one.dtype == other.dtype and np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
     if isinstance(one, Generator):
@@ -138,7 +138,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 class EncodingExecutor(Executor):
-    """Executor behind a border: each question reaches it, and each result leaves it, encoded."""
+    """Executor behind a border: questions and results are encoded and decoded."""
 
     def run(self, question: Question[T], scope: Scope) -> T:
         border = Border()
@@ -151,7 +151,7 @@ class EncodingExecutor(Executor):
 
 
 def perform_encoded(services: Services, question: Question[T], principal: Principal, scope: Scope) -> T:
-    """Execute a question or command of a caller as ``jobmeter.server.commands.perform`` does, behind a border."""
+    """Execute a question or command as ``jobmeter.server.commands.perform`` does, behind a border."""
     border = Border()
     result: T = commands.perform(services, border.question(question), principal, scope)
     return border.result(question, result)

@@ -1,4 +1,4 @@
-"""Stand-ins that tests of the funnel and of questions share: a clock that is set, a registry in dictionaries."""
+"""Fakes for tests of ingestion and of questions: a manual clock, and a registry in dictionaries."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -35,7 +35,7 @@ NOW = 1_767_225_600_000  # 2026-01-01T00:00:00Z
 
 
 class SetClock:
-    """Stands still until it is moved."""
+    """Clock that stands still until a test moves it."""
 
     def __init__(self, now_ms: int = NOW) -> None:
         self.time_ms = now_ms
@@ -48,7 +48,7 @@ class SetClock:
 
 
 class FakeMemory(CachedAnswers):
-    """All that a registry in dictionaries has."""
+    """Memory part of the fake registry."""
 
     def __init__(self, registry: "FakeRegistry") -> None:
         self._registry = registry
@@ -67,7 +67,7 @@ class FakeMemory(CachedAnswers):
 
 
 class FakeRegistry(Registry):
-    """Jobs, nodes and their records, in the order of arrival. It has no log shippers."""
+    """Registry in dictionaries with jobs, nodes and their records in the order of arrival. It has no log shippers."""
 
     shippers: Shippers
 
@@ -92,7 +92,7 @@ class FakeRegistry(Registry):
         self.memory = FakeMemory(self)
 
     def prepare(self) -> None:
-        """Nothing to read ahead."""
+        """Do nothing: this registry has nothing to read ahead."""
 
     def add_job(self, job: Job, replicas: Sequence[Replica] = (), allocations: Sequence[Allocation] = ()) -> None:
         self.views[job.project, job.id] = JobView(job=job, replicas=list(replicas), allocations=list(allocations))
@@ -201,7 +201,7 @@ class FakeRegistry(Registry):
 
     def get_retention(self, project: str) -> Retention:
         self.expiring.discard(project)
-        return self.retentions.get(project, Retention())  # in memory, whether the database answers or not
+        return self.retentions.get(project, Retention())  # in memory, so it answers without a database
 
     def set_retention(self, project: str, retention: Retention | None) -> None:
         if retention is None:
@@ -220,6 +220,6 @@ class FakeRegistry(Registry):
 
 
 def running_job(job: str = "j1", project: str = "default", **fields: object) -> Job:
-    """A job that started an hour before ``NOW``."""
+    """Return a job that started an hour before ``NOW``."""
     base = Job(id=job, project=project, state=JobState.RUNNING, start=NOW - 3_600_000)
     return msgspec.structs.replace(base, **fields)

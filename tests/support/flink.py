@@ -1,4 +1,4 @@
-"""A real Flink of the tests: one job manager, one task manager, all on 127.0.0.1, of ``apache-flink`` from PyPI."""
+"""Starts a real Flink on 127.0.0.1 from ``apache-flink`` of PyPI: one job manager and one task manager."""
 
 import json
 import os
@@ -18,14 +18,14 @@ from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 HOME = Path(os.environ.get("JOBMETER_FLINK") or ROOT / ".venvs" / "flink")
-"""An environment of Python with ``apache-flink`` in it: ``make flink``."""
+"""Python environment with ``apache-flink``, created by ``make flink``."""
 JOBS = Path(__file__).parents[1] / "e2e" / "sdk" / "flink_jobs.py"
 _JAVA = ("/usr/lib/jvm/java-17-openjdk-amd64", "/usr/lib/jvm/default-java")
 _READY_SECONDS = 90.0
 
 
 def needs_flink() -> None:
-    """Skip the test that asks, where Flink or a JVM is missing."""
+    """Skip the calling test if Flink or a JVM is missing."""
     if _distribution() is None:
         pytest.skip("apache-flink is not installed: make flink")
     if jvm() is None:
@@ -42,7 +42,7 @@ def jvm() -> Path | None:
 
 
 class Flink:
-    """A session cluster. ``fetch_ms`` is how seldom the job manager asks its task managers for metrics."""
+    """Session cluster of Flink. The job manager reads metrics from its task managers every ``fetch_ms`` ms."""
 
     def __init__(self, folder: Path, *, slots: int = 8, fetch_ms: int = 10_000) -> None:
         found, java = _distribution(), jvm()
@@ -93,7 +93,7 @@ class Flink:
         (self.folder / "log").mkdir()
 
     def start(self, *names: str) -> None:
-        """Start ``jobmanager`` and ``taskmanager``, or those named, and wait until the slots are there."""
+        """Start ``jobmanager`` and ``taskmanager``, or the named ones, and wait for their slots."""
         for name in names or ("jobmanager", "taskmanager"):
             with (self.folder / "log" / f"{name}.out").open("ab") as output:
                 self._processes[name] = subprocess.Popen(
@@ -112,19 +112,19 @@ class Flink:
             return 0
 
     def get(self, path: str) -> Any:
-        """What the job manager answers, decoded."""
+        """Return the decoded answer of the job manager."""
         return json.loads(self._http.request("GET", self.url + path).data)
 
     def cancel(self, job: str) -> None:
-        """Cancel a job; it is over some time later."""
+        """Cancel a job, without waiting for its end."""
         self._http.request("PATCH", f"{self.url}/jobs/{job}?mode=cancel")
 
     def state(self, job: str) -> str:
-        """Flink's word for how a job is; empty for one that it does not know."""
+        """Return Flink's state of a job; empty for an unknown job."""
         return next((one["state"] for one in self.get("/jobs/overview")["jobs"] if one["jid"] == job), "")
 
     def submit(self, *names: str) -> dict[str, str]:
-        """Submit jobs of ``flink_jobs.py``; their ids by name."""
+        """Submit jobs of ``flink_jobs.py``, and return their ids by name."""
         command = [str(HOME / "bin/python"), str(JOBS), "127.0.0.1", str(self._ports["rest"]), *names]
         done = subprocess.run(
             command, env=self.environment, capture_output=True, text=True, timeout=180, check=False, cwd=self.folder
@@ -134,18 +134,18 @@ class Flink:
         return found
 
     def kill(self, name: str) -> None:
-        """End a process of the cluster, without a word."""
+        """Kill a process of the cluster with SIGKILL."""
         process = self._processes.pop(name)
         os.killpg(process.pid, signal.SIGKILL)
         process.wait(30)
 
     def stop(self) -> None:
-        """End what runs."""
+        """Kill all processes of the cluster."""
         for name in list(self._processes):
             self.kill(name)
         self._http.clear()
 
 
 def cluster() -> AbstractContextManager[Flink]:
-    """A cluster that is ready; its processes are ended at the end."""
+    """Run a cluster for the block, and kill its processes at the end."""
     return running("flink", Flink)

@@ -1,4 +1,4 @@
-"""The native wire format, written from its documentation and nothing else: what tests send and compare with."""
+"""Encodes the native wire format, written from its documentation alone: input and expected values of tests."""
 
 import json
 import struct
@@ -14,16 +14,16 @@ FRAMES = "application/vnd.jobmeter.frames"
 _NAMES = ("metric", "project", "cluster", "node", "device", "job", "replica")
 
 Points = Sequence[tuple[int, float]]
-"""(time in ms, value)."""
+"""Time in ms and value."""
 Row = tuple[Series, Points]
 Named = tuple[Mapping[str, str], Points]
-"""The names of a series, and its samples."""
+"""Names of a series, and its samples."""
 
 
 def row(
     metric: str, points: Points, job: str = "job", replica: str = "worker-0", project: str = "", **names: Any
 ) -> Row:
-    """A series, by default of no project, which then is the key's own, and its samples."""
+    """Return a series and its samples. Without a project, the series belongs to the project of the key."""
     return Series(metric, project=project, job=job, replica=replica, **names), points
 
 
@@ -45,7 +45,7 @@ def descriptor(series: Series | Mapping[str, str], project: str | None = None) -
 
 
 def payload(rows: Sequence[Row] | Sequence[Named]) -> bytes:
-    """What a frame of samples holds."""
+    """Encode the payload of a frame of samples."""
     points = [point for _, own in rows for point in own]
     out = struct.pack("<II", len(rows), len(points))
     for series, _ in rows:
@@ -57,17 +57,17 @@ def payload(rows: Sequence[Row] | Sequence[Named]) -> bytes:
 
 
 def samples(rows: Sequence[Row] | Sequence[Named]) -> bytes:
-    """A frame of samples."""
+    """Encode a frame of samples."""
     return frame(payload(rows), codec=1)
 
 
 def records(body: Any) -> bytes:
-    """A frame of job and node records."""
+    """Encode a frame of job and node records."""
     return frame(json.dumps(body).encode(), kind=2, codec=1)
 
 
 def frame(payload: bytes, kind: int = 1, codec: int = 0, **header: object) -> bytes:
-    """A frame around a payload; ``codec`` 0 is none, 1 zlib, 2 zstandard. ``header`` says some fields otherwise."""
+    """Encode a frame. ``codec`` is 0 (uncompressed), 1 (zlib) or 2 (zstandard). ``header`` replaces header fields."""
     packed = payload
     if codec:
         packed = zlib.compress(payload) if codec == 1 else zstandard.ZstdCompressor().compress(payload)

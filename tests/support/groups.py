@@ -1,4 +1,4 @@
-"""A store, a registry and an executor for questions about resource groups."""
+"""Store, registry and executor for questions about resource groups."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -31,7 +31,7 @@ GIB = 2.0**30
 
 
 class Registry(FakeRegistry):
-    """Lists jobs by group and workspace too."""
+    """Registry that also lists jobs by group and workspace."""
 
     def list_jobs(self, question, now_ms):
         page = super().list_jobs(question, now_ms)

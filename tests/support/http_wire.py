@@ -1,4 +1,4 @@
-"""A client of the HTTP protocol in memory, and an application that tests drive."""
+"""HTTP client in memory, and an application that tests control."""
 
 import asyncio
 import socket
@@ -19,7 +19,7 @@ GET = b"GET /x HTTP/1.1\r\nHost: h\r\n\r\n"
 
 
 class Wire:
-    """A connection to an application, seen from both ends."""
+    """Connection to an application, with access to both of its ends."""
 
     def __init__(self, application):
         self.clock = SetClock()
@@ -38,13 +38,13 @@ class Wire:
         await self.writer.drain()
 
     async def answer(self):
-        """The head and the body of the next answer with a length."""
+        """Read the head and the body of the next answer with a content length."""
         head = await self.reader.readuntil(b"\r\n\r\n")
         length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
         return head, await self.reader.readexactly(length)
 
     async def rest(self):
-        """What comes until the end; None where the connection is cut."""
+        """Read all bytes until the connection closes. Return None if it is reset."""
         with suppress(ConnectionError):
             return await self.reader.read()
         return None
@@ -63,7 +63,7 @@ async def connected(application):
 
 @asynccontextmanager
 async def forwarded(application):
-    """The application as a worker has it: each call goes over a socket and back."""
+    """Wrap an application as a worker sees it: each call passes over a socket and back."""
     loop, (ours, theirs), ended = asyncio.get_running_loop(), socket.socketpair(), asyncio.Event()
     gateway = WorkerGateway(application, lambda: None, lambda _: None, lambda: None)
     await loop.create_connection(lambda: gateway.channel, sock=ours)
@@ -96,7 +96,7 @@ async def answer(send, body=b"ok", status=200, headers=()):
 
 
 class Application:
-    """Reads bodies, answers with ``ok``, remembers what it was asked."""
+    """Application that reads bodies, answers ``ok``, and records its requests."""
 
     def __init__(self):
         self.scopes = []

@@ -1,6 +1,6 @@
-"""Counts of comparisons with other programs. The pages quote them; ``pytest -s`` prints them."""
+"""Prints how many cases agree with another program. The documentation quotes these counts; ``pytest -s`` shows them."""
 
 
 def print_count(judge: str, equal: int, cases: int) -> None:
-    """Print how many cases agree with a judge."""
+    """Print the number of cases that agree with another program."""
     print(f"\n{judge}: {equal} of {cases} agree")

@@ -1,7 +1,7 @@
-"""A real Kubernetes cluster of one node: etcd, the API server, its controllers, containerd and a kubelet, on 127.0.0.1.
+"""Starts a real Kubernetes cluster of one node on 127.0.0.1: etcd, API server, controllers, containerd and kubelet.
 
-The API server and the kubelet are in no package of Debian; its source package ``kubernetes`` builds them. They are
-looked for in the folder that JOBMETER_KUBERNETES names, and on the path.
+No Debian package contains the API server and the kubelet; Debian's source package ``kubernetes`` builds them. They are
+searched in the folder JOBMETER_KUBERNETES and on the path.
 """
 
 import json
@@ -30,7 +30,7 @@ _PATH = os.pathsep.join((os.environ.get("JOBMETER_KUBERNETES", ""), os.environ.g
 
 
 def needs_kubernetes(*names: str) -> None:
-    """Skip the test that asks, where these programs (by default all of a cluster with a node) are not there."""
+    """Skip the calling test if one of these programs, by default all programs of a cluster with a node, is missing."""
     missing = [name for name in names or (*SERVERS, *PROGRAMS) if shutil.which(name, path=_PATH) is None]
     if missing:
         pytest.skip(f"{', '.join(missing)} not found: build Debian's source of kubernetes, as {__name__} says")
@@ -39,7 +39,7 @@ def needs_kubernetes(*names: str) -> None:
 
 
 class Kubernetes:
-    """A cluster. ``node`` is the name of its only node."""
+    """Cluster of one node. ``node`` is its name."""
 
     def __init__(self, folder: Path, *, with_node: bool) -> None:
         self.folder = folder
@@ -79,7 +79,7 @@ class Kubernetes:
             "kube-apiserver",
             f"--etcd-servers={etcd}",
             "--bind-address=127.0.0.1",
-            "--advertise-address=192.0.2.1",  # it may not be the loopback; nothing listens there
+            "--advertise-address=192.0.2.1",  # must not be the loopback; nothing listens there
             f"--secure-port={secure}",
             "--insecure-port=0",
             f"--cert-dir={folder}/certs",
@@ -104,7 +104,7 @@ class Kubernetes:
         )
 
     def write_kubeconfig(self, path: Path, token: str) -> None:
-        """A configuration by which that token's owner reaches the cluster."""
+        """Write a kubeconfig for the owner of that token."""
         path.write_text(
             "apiVersion: v1\nkind: Config\ncurrent-context: x\n"
             f"clusters: [{{name: c, cluster: {{server: '{self.url}', insecure-skip-tls-verify: true}}}}]\n"
@@ -141,7 +141,7 @@ class Kubernetes:
             "kube-scheduler", f"--kubeconfig={self.kubeconfig}", "--port=0", "--secure-port=0", "--leader-elect=false"
         )
         wait_until(self._is_ready, "a ready node", 120)
-        # Nobody else takes the mark away that a new node begins with: its controller is not run.
+        # Remove the taint of a new node here: the controller that removes it does not run.
         taints = json.dumps({"spec": {"taints": None}}).encode()
         self.ask("PATCH", f"/api/v1/nodes/{self.node}", taints, "application/merge-patch+json")
 
@@ -153,7 +153,7 @@ class Kubernetes:
         return any(one["type"] == "Ready" and one["status"] == "True" for one in status.get("conditions", ()))
 
     def _import(self, name: str) -> None:
-        """An image with nothing in it but busybox."""
+        """Build and import an image that contains busybox alone."""
         root = self.folder / f"image-{name}"
         (root / "bin").mkdir(parents=True)
         (root / "tmp").mkdir()
@@ -184,11 +184,11 @@ class Kubernetes:
         self.load(whole)
 
     def load(self, archive: Path) -> None:
-        """Give the node the images of an archive."""
+        """Import the images of an archive into the node."""
         _run(_where("ctr"), "-a", self.folder / "c.sock", "-n", "k8s.io", "images", "import", archive)
 
     def stop(self) -> None:
-        """Delete what runs, wait for its end, and stop the daemons, newest first."""
+        """Delete everything that runs, wait for its end, and stop the daemons, newest first."""
         if self._with_node and (self.folder / "kubelet.yaml").exists():
             for kind in ("apis/apps/v1/namespaces/default/deployments", "apis/batch/v1/namespaces/default/jobs"):
                 self.ask("DELETE", f"/{kind}?propagationPolicy=Background")
@@ -217,7 +217,7 @@ class Kubernetes:
                     directory.rmdir()
 
     def asked(self, path: str) -> bytes:
-        """The body of an answer; empty when there is none."""
+        """Return the body of the answer; empty if the request fails."""
         try:
             return self.ask("GET", path)
         except (OSError, urllib.error.URLError):
@@ -296,7 +296,7 @@ makeIPTablesUtilChains: false
 
 
 def pod_spec(script: str, *, memory: str = "32Mi", restart: str = "Never") -> dict[str, Any]:
-    """A pod that runs these lines of a shell in the network of the machine: the cluster has none of its own."""
+    """Return a pod that runs a shell script on the host network, because the cluster has no network of its own."""
     amounts = {"cpu": "200m", "memory": memory}
     container = {
         "name": "main",
@@ -315,7 +315,7 @@ def pod_spec(script: str, *, memory: str = "32Mi", restart: str = "Never") -> di
 
 
 def cluster(*, with_node: bool = True) -> AbstractContextManager[Kubernetes]:
-    """A cluster that is ready; its processes are ended at the end."""
+    """Run a cluster for the block, and stop its processes at the end."""
     return running("kube", partial(Kubernetes, with_node=with_node))
 
 

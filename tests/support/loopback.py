@@ -1,6 +1,6 @@
-"""Sockets of a test reach this machine alone: they connect, send and listen on loopback, and no name is looked up.
+"""Restricts the sockets of tests to loopback for connecting, sending and listening, and blocks name lookups.
 
-It watches what Python's own sockets do, whichever library uses them; sockets of libuv and gRPC have no such hook.
+It watches Python's own sockets, whichever library uses them. Sockets of libuv and gRPC have no such hook.
 """
 
 import ipaddress
@@ -14,7 +14,7 @@ _LOOKUPS = frozenset({"socket.getaddrinfo", "socket.gethostbyname"})
 
 
 class NetworkError(AssertionError):
-    """A test reached for another machine."""
+    """Signals that a test tried to reach another machine."""
 
 
 class Guard:
@@ -25,17 +25,17 @@ class Guard:
         self._refused: list[str] = []
 
     def install(self) -> None:
-        """Watch from now on until the process ends."""
+        """Install the guard for the rest of the process."""
         sys.addaudithook(self.check)
 
     def refused(self) -> list[str]:
-        """What was refused since the last call."""
+        """Return the refused operations since the last call."""
         with self._lock:
             refused, self._refused = self._refused, []
         return refused
 
     def check(self, event: str, arguments: tuple[Any, ...]) -> None:
-        """Raise NetworkError where an operation on a socket concerns another machine. The form of an audit hook."""
+        """Raise NetworkError if a socket operation concerns another machine. Called as an audit hook."""
         if event in _EVENTS:
             host = _host(*arguments)
         elif event in _LOOKUPS:
@@ -50,13 +50,13 @@ class Guard:
 
 
 def _host(one: socket.socket, address: Any) -> object:
-    """Whom an operation on a socket concerns; None where that is no other machine by the kind of the socket."""
+    """Return the host of a socket operation; None for a socket family that cannot reach another machine."""
     internet = one.family in {socket.AF_INET, socket.AF_INET6}
     return address[0] if internet and isinstance(address, tuple) else None
 
 
 def is_local(host: object) -> bool:
-    """True for loopback, for its names, and for no host at all. An empty one to listen on is every interface."""
+    """Return True for loopback, its names, and None. An empty host to listen on means every interface."""
     if host is None:
         return True
     text = host.decode("ascii", "replace") if isinstance(host, bytes | bytearray) else str(host)

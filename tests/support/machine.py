@@ -1,7 +1,7 @@
-"""A virtual machine of the tests whose control groups are those of version 2, all controllers included.
+"""Runs a virtual machine that uses cgroup version 2 with all of its controllers.
 
-QEMU emulates it (no KVM is needed), with Debian's kernel. It sees this machine's files, read-only below a tmpfs, so it
-runs the same Python and the same source; the folder ``/vmout`` is shared. This machine's 127.0.0.1 is 10.0.2.2 there.
+QEMU emulates it without KVM, with Debian's kernel. The machine sees the files of the host below a tmpfs, so it runs the
+same Python and the same source. Both share the folder ``/vmout``. Its address of the host's 127.0.0.1 is 10.0.2.2.
 """
 
 import gzip
@@ -15,7 +15,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 HOME = Path(os.environ.get("JOBMETER_MACHINE") or ROOT / ".cache" / "machine")
-"""Where Debian's kernel is: the files of a package ``linux-image-...``."""
+"""Path pattern of Debian's kernel, which is part of a package ``linux-image-...``."""
 QEMU, BUSYBOX = "qemu-system-x86_64", "/bin/busybox"
 HOST = "10.0.2.2"
 _PACKAGE = "linux-image-amd64"
@@ -23,7 +23,7 @@ _MODULES = (
     *("virtio_ring", "virtio", "virtio_pci_modern_dev", "virtio_pci_legacy_dev", "virtio_pci", "virtio_blk"),
     *("netfs", "fscache", "9pnet", "9pnet_virtio", "9p", "overlay", "failover", "net_failover", "virtio_net"),
 )
-"""In the order in which they need each other."""
+"""Kernel modules in the order of their dependencies."""
 _INIT = """\
 #!/bin/busybox sh
 B=/bin/busybox
@@ -59,7 +59,7 @@ $B poweroff -f
 
 
 def needs_machine() -> None:
-    """Skip the test that asks, where a part of the machine is missing."""
+    """Skip the calling test if a part of the machine is missing."""
     if shutil.which(QEMU) is None:
         pytest.skip(f"{QEMU} is not installed (Debian's packages qemu-system-x86 and seabios)")
     if b"statically linked" not in subprocess.run(["file", "-L", BUSYBOX], capture_output=True, check=False).stdout:
@@ -69,7 +69,7 @@ def needs_machine() -> None:
 
 
 def fetch_kernel() -> None:
-    """Fetch Debian's kernel, 70 MB, where it is missing and apt-get can."""
+    """Download Debian's kernel (70 MB) if it is missing and apt-get is available."""
     if _kernel() is not None or shutil.which("apt-get") is None:
         return
     HOME.mkdir(parents=True, exist_ok=True)
@@ -87,7 +87,7 @@ def _kernel() -> Path | None:
 
 
 class Machine:
-    """A virtual machine that runs one command. ``share`` is its ``/vmout``, ``/dev/vda`` a disk of ``disk`` bytes."""
+    """Virtual machine that runs one command. Its ``/vmout`` is ``share``, and ``/dev/vda`` a disk of ``disk`` bytes."""
 
     def __init__(self, folder: Path, disk: int) -> None:
         self.share = folder / "share"
@@ -99,7 +99,7 @@ class Machine:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, *command: str) -> None:
-        """Boot it, with that command as all that it does; it is off afterwards."""
+        """Boot the machine with that command. The machine powers off after it."""
         kernel = _kernel()
         assert kernel is not None
         self._build(kernel.name.removeprefix("vmlinuz-"))
@@ -144,21 +144,21 @@ class Machine:
         (self._folder / "initrd.gz").write_bytes(gzip.compress(packed, 1))
 
     def said(self, name: str) -> str:
-        """What a file of ``/vmout`` holds by now; empty where there is none."""
+        """Return the current contents of a file in ``/vmout``; empty if it does not exist."""
         path = self.share / name
         return path.read_text(errors="replace") if path.exists() else ""
 
     def let(self, name: str) -> None:
-        """Make an empty file in ``/vmout``: something in the machine waits for it."""
+        """Create an empty file in ``/vmout`` that releases a waiting command of the machine."""
         (self.share / name).touch()
 
     @property
     def runs(self) -> bool:
-        """Whether it is on still."""
+        """True while the machine is on."""
         return self._process is not None and self._process.poll() is None
 
     def stop(self) -> None:
-        """Take its power away."""
+        """Kill the machine."""
         if self._process is not None:
             self._process.kill()
             self._process.wait(30)

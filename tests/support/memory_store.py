@@ -1,6 +1,6 @@
-"""A simple engine: samples in dictionaries, roll-ups computed from samples at each read.
+"""Simple storage engine in dictionaries, which computes roll-ups from the samples at each read.
 
-The oracle for tests of the real engines. Its data ends with the process.
+It is the oracle for tests of the real engines. Its data ends with the process.
 """
 
 import threading
@@ -85,7 +85,7 @@ class MemoryOutbox:
         return [row for place, (row, total) in enumerate(zip(found, taken, strict=True)) if not place or total <= size]
 
     def trim(self, shipper: int, until: int | None) -> None:
-        """Delete the rows up to a number; None: all of them."""
+        """Delete the rows up to a number, or all rows for None."""
         with self._lock:
             own = self._rows.get(shipper, {})
             self._rows[shipper] = {} if until is None else {at: row for at, row in own.items() if at > until}
@@ -148,7 +148,7 @@ class MemoryStore:
         self.outbox = MemoryOutbox()
 
     def append_all(self, batches: Sequence[SampleBatch], retention: Retention = _RETENTION) -> None:
-        """Store the samples of each batch, in order, and their series; they never expire."""
+        """Store the samples of each batch in order, with their series. They never expire."""
         for batch in batches:
             self._append(batch)
 
@@ -166,7 +166,10 @@ class MemoryStore:
             self._mark(late_hours)
 
     def _mark(self, late_hours: set[tuple[_Key, int]]) -> None:
-        """Mark hours, and for counters the next hour with samples: its first increase counts from the new samples."""
+        """Mark hours.
+
+        For counters also mark the next hour with samples: its first increase depends on the new samples.
+        """
         for key, hour in late_hours:
             self._stale.add((key[0], hour))
             if self._is_counter(key):
@@ -175,10 +178,10 @@ class MemoryStore:
                 self._stale.update((key[0], floor_to(time, HOUR)) for time, _ in following)
 
     def use_series(self, table: SeriesTable) -> None:
-        """Do nothing: this engine has its own dictionaries."""
+        """Do nothing: this engine keeps its own dictionaries."""
 
     def lacks_descriptor(self, keys: SeriesKeys, since_ms: int = 0) -> Bools:
-        """Return False for every series: this engine does not know."""
+        """Return False: this engine does not track descriptors."""
         return np.zeros(len(keys), np.bool_)
 
     def find(self, selector: SeriesSelector) -> list[Series]:
@@ -193,7 +196,7 @@ class MemoryStore:
         """Return a page of series with samples since a time."""
         with self._lock:
             last = ((max(own) // DAY, key) for key, own in self._samples.items() if own and max(own) >= since_ms)
-            # The last day first, and in it by their keys.
+            # Newest day first, and by key within a day.
             every = sorted((-day, *key) for day, key in last)
         found = [one for one in every if one >= (-place[0], *place[1:])]
         job, series = (np.array([one[column] for one in found[:most]], np.uint64) for column in (1, 2))
@@ -240,7 +243,7 @@ class MemoryStore:
         """Return None: nothing is cached."""
 
     def read_buckets(self, keys: SeriesKeys, span: TimeRange, tier: Tier, budget: ReadBudget) -> BucketColumns:
-        """Return roll-up rows, correct at any time, whatever ``find_rolled_up_ranges`` says."""
+        """Return correct roll-up rows at any time, regardless of ``find_rolled_up_ranges``."""
         rows = [
             (index, start, bucket)
             for index, (key, samples) in enumerate(zip(_pairs(keys), self._rows(keys), strict=True))
@@ -273,7 +276,7 @@ class MemoryStore:
         return metric is not None and metric.kind is Kind.COUNTER
 
     def read_previous(self, keys: SeriesKeys, before_ms: int, budget: ReadBudget) -> SampleColumns:
-        """Return for each series its last sample before that time."""
+        """Return the last sample of each series before a time."""
         rows: list[tuple[int, int, float]] = []
         for index, samples in enumerate(self._rows(keys)):
             place = _place(samples, before_ms)
@@ -297,7 +300,7 @@ class MemoryStore:
         return parts
 
     def get_revision(self, jobs: Sequence[int] | None) -> None:
-        """Return None: others may write to the same samples."""
+        """Return None: other writers can change the same samples."""
 
     def roll_up(self, until_ms: int) -> int:
         """Remove the marks of hours up to a time. Return the number of hours."""
@@ -308,7 +311,7 @@ class MemoryStore:
         return len({hour for _, hour in done})
 
     def read_last_times(self, jobs: Sequence[int]) -> dict[int, tuple[int, int]]:
-        """Return the times of the first and the last sample of each job key that has samples."""
+        """Return the times of the first and the last sample of each job key with samples."""
         times: dict[int, tuple[int, int]] = {}
         with self._lock:
             for (job, _), samples in self._samples.items():
@@ -318,7 +321,7 @@ class MemoryStore:
         return times
 
     def delete_job(self, job: int) -> None:
-        """Delete everything of a job key."""
+        """Delete all data of a job key."""
         with self._lock:
             self.logs.delete(job)
             self.spans.delete(job)
@@ -333,7 +336,7 @@ class MemoryStore:
         return ()
 
     def read_statistics(self) -> StoreStatistics:
-        """Return the number of rows, and the bytes of their bare numbers; roll-ups take none."""
+        """Return the number of rows and the bytes of their numbers. Roll-ups take no space."""
         with self._lock:
             samples = sum(map(len, self._samples.values()))
             logs = len(self.logs.all())
@@ -346,11 +349,11 @@ class MemoryStore:
         """Accept every write."""
 
     def move(self, order: MoveOrder) -> Iterator[MoveLine]:
-        """Refuse: there is no other engine of this kind."""
+        """Refuse: no second engine of this kind exists."""
         raise InvalidRequestError(f"a store in memory does not move to {order.to}", "to")
 
     def backup(self, directory: Path) -> None:
-        """Write a copy of everything into a directory."""
+        """Write a backup of everything into a directory."""
         with self._lock:
             saved = _Saved(
                 series=list(self._series.values()),
@@ -364,7 +367,7 @@ class MemoryStore:
         (directory / _FILE).write_bytes(msgspec.json.encode(saved))
 
     def restore(self, directory: Path) -> None:
-        """Restore a copy into an empty store."""
+        """Restore a backup into an empty store."""
         saved = msgspec.json.decode((directory / _FILE).read_bytes(), type=_Saved)
         with self._lock:
             if self._series or self.logs.all() or self.spans.all():
@@ -391,7 +394,7 @@ _TYPES: dict[str, type[np.generic]] = {
 
 
 def _place(samples: list[tuple[int, float]], time_ms: int) -> int:
-    """Return the position of the first sample at or after that time."""
+    """Return the position of the first sample at or after a time."""
     return bisect_left(samples, time_ms, key=itemgetter(0))
 
 
@@ -444,7 +447,7 @@ def _check(rows: int, budget: ReadBudget) -> None:
 
 
 def _buckets(samples: list[tuple[int, float]], step_ms: int, *, counter: bool) -> list[tuple[int, Bucket]]:
-    """Compute the roll-up rows of one series, sample by sample: slow, and easy to verify."""
+    """Compute the roll-up rows of one series sample by sample: slow, but easy to verify."""
     done: list[tuple[int, Bucket]] = []
     previous = samples[0] if samples else (0, 0.0)
     for time, value in samples:

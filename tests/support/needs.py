@@ -1,4 +1,4 @@
-"""Skips a test whose program is missing, in words that the summary of the run collects."""
+"""Skips tests whose program is missing, with a reason that the summary of the run collects."""
 
 import pytest
 
@@ -6,11 +6,11 @@ from tests.programs import PROGRAMS, find
 
 
 def needs(name: str) -> None:
-    """Skip the test that asks, where that program of ``tests.programs`` is not installed."""
+    """Skip the calling test if that program of ``tests.programs`` is not installed."""
     if find(name) is None:
         pytest.skip(PROGRAMS[name].reason)
 
 
 def needing(name: str) -> pytest.MarkDecorator:
-    """The mark of a test that needs that program."""
+    """Return the mark of a test that needs that program."""
     return pytest.mark.skipif(find(name) is None, reason=PROGRAMS[name].reason)

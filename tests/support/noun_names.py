@@ -1,6 +1,6 @@
-"""Public functions whose names begin with no verb because others decide or know these names, by reason.
+"""Public functions whose names begin with no verb, by the reason: others decide or know these names.
 
-A name is the module and the function. An entry that names no such function fails ``tests/test_house.py``.
+A name consists of the module and the function. An entry without such a function fails ``tests/test_house.py``.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""OTLP from the other side: messages of the published schema, by the classes that were generated from it."""
+"""Builds OTLP messages with the classes generated from the published schema."""
 
 import base64
 import json
@@ -17,7 +17,7 @@ CUMULATIVE, DELTA = 2, 1
 
 
 def as_json(message: Any) -> bytes:
-    """As OTLP has it: enumerations are numbers."""
+    """Convert a message to OTLP's JSON, in which enumerations are numbers."""
     text: str = json_format.MessageToJson(message, use_integers_for_enums=True, indent=None)
     return text.encode()
 
@@ -53,7 +53,7 @@ def fill_value(into: Any, value: Any) -> None:
 
 
 def metric(name: str, kind: str = "gauge", unit: str = "", **more: Any) -> Any:
-    """A metric with no data points yet; ``sum`` and ``histogram`` are cumulative, a sum monotonic."""
+    """Return a metric without data points. ``sum`` and ``histogram`` are cumulative; a sum is monotonic."""
     made = metrics.Metric(name=name, unit=unit)
     data = getattr(made, kind)
     data.SetInParent()
@@ -65,7 +65,7 @@ def metric(name: str, kind: str = "gauge", unit: str = "", **more: Any) -> Any:
 
 
 def add(made: Any, time_ns: int, value: Any, flags: int = 0, **attributes: Any) -> Any:
-    """A data point of a gauge or a sum; underscores of attributes are dots."""
+    """Add a data point of a gauge or a sum. Underscores in attribute names become dots."""
     data = made.gauge if made.WhichOneof("data") == "gauge" else made.sum
     point = data.data_points.add(time_unix_nano=time_ns, start_time_unix_nano=1, flags=flags)
     if isinstance(value, int):
@@ -87,7 +87,7 @@ def request(resource: dict[str, Any], *made: Any, scope: str = "") -> Any:
 
 
 def points_of(message: Any) -> Sequence[Any]:
-    """Every (resource, scope, metric, data point)."""
+    """Return every (resource, scope, metric, data point)."""
     return [
         (part.resource, scoped.scope, one, point)
         for part in message.resource_metrics
@@ -99,7 +99,7 @@ def points_of(message: Any) -> Sequence[Any]:
 
 
 def as_ids(message: Any) -> bytes:
-    """A request of spans or log records in JSON: as OTLP has it, ids are hexadecimal digits instead of base64."""
+    """Return a request of spans or log records in OTLP's JSON, which has hexadecimal ids instead of base64."""
     found = json.loads(as_json(message))
     _in_digits(found)
     return json.dumps(found).encode()

@@ -1,4 +1,4 @@
-"""PostgreSQL servers of tests' own: started, frozen, killed."""
+"""Starts, freezes and kills PostgreSQL servers for tests."""
 
 import os
 import pwd
@@ -24,7 +24,7 @@ _OPTIONS = "-c listen_addresses=127.0.0.1 -c fsync=off -c max_connections=200"
 
 
 class PostgreSQL:
-    """A server in a folder. Its data outlives ``kill`` and comes back with ``start``."""
+    """Server in a folder. Its data survives ``kill`` and returns with ``start``."""
 
     def __init__(self, binaries: Path, home: Path) -> None:
         self._binaries = binaries
@@ -35,7 +35,7 @@ class PostgreSQL:
 
     @property
     def url(self) -> str:
-        """Without a database's name."""
+        """Connection URL without a database."""
         return f"postgresql://postgres@127.0.0.1:{self._port}"
 
     def start(self) -> None:
@@ -46,15 +46,15 @@ class PostgreSQL:
         self._call("pg_ctl", "-m", "immediate", "stop")
 
     def kill(self) -> None:
-        """SIGKILL to every process of it; returns when they are gone, so that it can be started again."""
+        """Send SIGKILL to all processes of the server. Return when they have ended, so that the server can restart."""
         for pid in self._signal(signal.SIGKILL):
             wait_until(partial(_ended, pid), f"the end of process {pid}")
-        # A process that nobody took note of still has its number, and would pass for a server that runs.
+        # A zombie keeps its process id, and would pass for a running server.
         for lock in ((self._home / "data" / "postmaster.pid"), *self._home.glob(".s.PGSQL.*")):
             lock.unlink(missing_ok=True)
 
     def freeze(self) -> None:
-        """From now on it takes connections and answers nothing."""
+        """Freeze the server: it accepts connections and answers nothing."""
         self._signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
@@ -64,7 +64,7 @@ class PostgreSQL:
         postmaster = int((self._home / "data" / "postmaster.pid").read_text().split("\n")[0])
         processes = [postmaster, *_children(postmaster)]
         for pid in processes:
-            with suppress(ProcessLookupError):  # one that ended meanwhile
+            with suppress(ProcessLookupError):  # ended meanwhile
                 os.kill(pid, number)
         return processes
 
@@ -81,11 +81,11 @@ class PostgreSQL:
 
 @contextmanager
 def own_server() -> Iterator[PostgreSQL]:
-    """A server that is gone afterwards. Skips the test where none is installed."""
+    """Run a server for the block. Skip the test if PostgreSQL is not installed."""
     binaries = programs.postgresql()
     if binaries is None or (os.geteuid() == 0 and not _has_user("postgres")):
         pytest.skip(NEEDED)
-    # A short path outside of the run's own folder: the socket's path is limited, and user postgres must reach it.
+    # Use a short path outside the run's own folder: socket paths are limited, and the user postgres must enter it.
     home = Path(tempfile.mkdtemp(prefix="jobmeter-pg-"))
     try:
         server = PostgreSQL(binaries, home)
@@ -99,7 +99,7 @@ def own_server() -> Iterator[PostgreSQL]:
 
 @contextmanager
 def fresh_database(server: str) -> Iterator[str]:
-    """The URL of a new database of a server, dropped afterwards."""
+    """Yield the URL of a new database, and drop the database afterwards."""
     name = f"jobmeter_{uuid.uuid4().hex}"
     admin = sa.create_engine(
         f"{server}/postgres".replace("postgresql://", "postgresql+psycopg://"), isolation_level="AUTOCOMMIT"
@@ -125,7 +125,7 @@ def _children(parent: int) -> list[int]:
 
 
 def _ended(pid: int) -> bool:
-    """True for a process that ended, whether or not its end was taken note of."""
+    """Return True for a process that has ended, including a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
     except OSError:

@@ -1,4 +1,4 @@
-"""Real server processes for tests: started on a free port, asked over a socket, stopped by their own pid."""
+"""Starts real server processes on a free port, sends requests to them, and stops them by process id."""
 
 import http.client
 import json
@@ -23,7 +23,7 @@ API = "/api/jobmeter/v1"
 
 @dataclass
 class Reply:
-    """An answer as it came."""
+    """Answer of a server."""
 
     status: int
     headers: Mapping[str, str]
@@ -34,7 +34,7 @@ class Reply:
 
 
 class ServerProcess:
-    """``jobmeter serve`` on a data folder, as a user starts it."""
+    """``jobmeter serve`` on a data folder, started as a user starts it."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class ServerProcess:
         descriptors: int = 0,
         python: str = sys.executable,
     ) -> None:
-        """``descriptors``: the limit of its open files; by default that of this process."""
+        """Prepare a server. ``descriptors`` limits its open files; the default is the limit of this process."""
         self._python = python
         self._descriptors = descriptors
         self.data = data
@@ -54,7 +54,7 @@ class ServerProcess:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> "ServerProcess":
-        """Start it, once more where it has ended; returns when it listens."""
+        """Start the server, with one retry if it exits. Return when it listens."""
         with self.log.open("ab") as output:
             limited = ("prlimit", f"--nofile={self._descriptors}") if self._descriptors else ()
             self._process = subprocess.Popen(
@@ -82,12 +82,12 @@ class ServerProcess:
 
     @property
     def process(self) -> "subprocess.Popen[bytes]":
-        """That of the last start."""
+        """Process of the last start."""
         assert self._process is not None
         return self._process
 
     def children(self) -> list[int]:
-        """Return the numbers of its worker processes."""
+        """Return the process ids of its workers."""
         command = ["ps", "-o", "pid=", "--ppid", str(self.process.pid)]
         return sorted(map(int, subprocess.run(command, capture_output=True, text=True, check=False).stdout.split()))
 
@@ -111,7 +111,7 @@ class ServerProcess:
 
     @cached_property
     def token(self) -> str:
-        """That of calls: the administrator's, unless a test gives another."""
+        """Token of requests, by default the administrator's."""
         return str(self.admin["token"])
 
     def transport(self, **options: Any) -> Transport:
@@ -126,7 +126,7 @@ class ServerProcess:
         seconds: float = SECONDS,
         **query: Any,
     ) -> Reply:
-        """One request on a connection of its own, with ``token`` unless ``headers`` say otherwise."""
+        """Send one request on its own connection, with ``token`` unless ``headers`` say otherwise."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=seconds)
         try:
             target = path + (f"?{urlencode(query, doseq=True)}" if query else "")
@@ -138,7 +138,7 @@ class ServerProcess:
             connection.close()
 
     def request(self, method: str, path: str, body: Any = None) -> Reply:
-        """A call of the native API that succeeds."""
+        """Send a request to the native API, and require success."""
         reply = self.call(method, API + path, b"" if body is None else json.dumps(body).encode())
         assert reply.status < 300, (reply.status, reply.body)
         return reply
@@ -147,13 +147,13 @@ class ServerProcess:
         return self.call("POST", f"{API}/ingest", body, {"Content-Type": FRAMES})
 
     def kill(self) -> None:
-        """SIGKILL to it and what it started: no chance to tidy up."""
+        """Kill the server and its children with SIGKILL, without any cleanup."""
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait(SECONDS)
 
     def stop(self, number: int = signal.SIGTERM, seconds: float = SECONDS) -> int:
-        """Send a signal and wait for the end; gives the exit status."""
+        """Send a signal, wait for the end, and return the exit status."""
         if self.process.poll() is None:
             self.process.send_signal(number)
         return self.process.wait(seconds)
@@ -166,7 +166,7 @@ class ServerProcess:
 def running(
     data: Path, *options: str, environment: Mapping[str, str] | None = None, python: str = sys.executable
 ) -> Iterator[ServerProcess]:
-    """A server that listens, killed at the end when it still runs."""
+    """Run a server for the block. Kill it at the end if it still runs."""
     server = ServerProcess(data, *options, environment=environment, python=python)
     try:
         yield server.start()
@@ -180,7 +180,7 @@ def _own_environment() -> dict[str, str]:
 
 
 def run_cli(*arguments: str, environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """One ``jobmeter`` command to its end."""
+    """Run one ``jobmeter`` command to its end."""
     command: Sequence[str] = [sys.executable, "-m", "jobmeter", *arguments]
     own = {**_own_environment(), **(environment or {})}
     return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False, env=own)

@@ -1,4 +1,4 @@
-"""Remote write from the other side: messages written straight after the published schemas, and Snappy around them."""
+"""Encodes remote write requests straight from the published schemas, with Snappy compression."""
 
 import struct
 from collections.abc import Sequence
@@ -19,12 +19,12 @@ def varint(number: int) -> bytes:
 
 
 def part(number: int, content: bytes) -> bytes:
-    """A field of bytes."""
+    """Encode a bytes field."""
     return varint(number << 3 | 2) + varint(len(content)) + content
 
 
 def sample(value: float, time: int) -> bytes:
-    """A Sample as Go writes it: what is zero is left out."""
+    """Encode a Sample like Go, which omits zero values."""
     bits = struct.pack("<d", value)
     body = b"\x09" + bits if bits != bytes(8) else b""
     return body + (b"\x10" + varint(time % 2**64) if time else b"")

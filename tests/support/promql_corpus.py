@@ -1,6 +1,6 @@
-"""Runs files of Prometheus' own corpus of PromQL tests (``promql/promqltest/testdata``), as far as they have floats.
+"""Runs files of Prometheus' own PromQL tests (``promql/promqltest/testdata``), as far as they use floats.
 
-``python -m tests.support.promql_corpus FOLDER`` prints the result of each file and every case that differs.
+``python -m tests.support.promql_corpus FOLDER`` prints the result of each file and every differing case.
 """
 
 import math
@@ -32,13 +32,13 @@ EPSILON = 1e-6
 
 
 def milliseconds(text: str) -> int:
-    """Return a duration such as ``1m30s``; a plain number means seconds."""
+    """Return a duration such as ``1m30s`` in milliseconds; a plain number means seconds."""
     found = re.findall(r"(-?[\d.]+)(ms|[smhdwy])", text)
     return round(sum(float(number) * _UNITS[unit] for number, unit in found)) if found else round(float(text) * 1000)
 
 
 def number(text: str) -> float:
-    """Return a number of the corpus."""
+    """Parse a number of the corpus."""
     if text == "stale":
         return float(np.array([STALE], np.int64).view(np.float64)[0])
     if text.lower().lstrip("+-").startswith("0x"):
@@ -47,7 +47,7 @@ def number(text: str) -> float:
 
 
 def sequence(text: str) -> list[float | None] | None:
-    """Return the values of a row, None for a gap; None where the row has native histograms."""
+    """Return the values of a row, with None for a gap. Return None for a row with native histograms."""
     if "{{" in text:
         return None
     values: list[float | None] = []
@@ -66,7 +66,7 @@ def sequence(text: str) -> list[float | None] | None:
 
 
 def labels_of(name: str | None, text: str | None) -> tuple[tuple[str, str], ...]:
-    """Return the labels of ``name{...}``."""
+    """Parse the labels of ``name{...}``."""
     pairs = {"__name__": name} if name else {}
     for key, value in _LABEL.findall((text or "{}")[1:-1]):
         if not value:
@@ -79,23 +79,23 @@ def labels_of(name: str | None, text: str | None) -> tuple[tuple[str, str], ...]
 
 @dataclass
 class Series:
-    """One series of a test, in memory."""
+    """Series of a test, in memory."""
 
     times: list[int] = field(default_factory=list)
     values: list[float] = field(default_factory=list)
 
 
 class Memory:
-    """The samples of a test as a reader."""
+    """Reader of the samples of a test."""
 
     def __init__(self) -> None:
         self.series: dict[tuple[tuple[str, str], ...], Series] = {}
         self.histograms: set[tuple[tuple[str, str], ...]] = set()
         self.converts = False
-        """Whether classic histograms are native ones, too."""
+        """True if classic histograms also count as native ones."""
 
     def copied(self) -> "Memory":
-        """Return the same series, to add to."""
+        """Return a copy of the series for further additions."""
         copy = Memory()
         copy.series.update({key: Series(list(one.times), list(one.values)) for key, one in self.series.items()})
         copy.histograms |= self.histograms
@@ -103,7 +103,7 @@ class Memory:
         return copy
 
     def read(self, selector: VectorSelector, start_ms: int, end_ms: int) -> WindowSamples:
-        """Return what a selector matches, in the order of labels."""
+        """Return the samples that a selector matches, in the order of labels."""
         names = sorted(self.series)
         chosen = np.zeros(len(names), bool)
         for alternative in selector.alternatives:
@@ -130,7 +130,7 @@ class Memory:
 
 @dataclass
 class Case:
-    """One question of the corpus and its answer."""
+    """Question of the corpus and its expected answer."""
 
     file: str
     line: int
@@ -149,7 +149,7 @@ class Case:
 
     @property
     def instant(self) -> bool:
-        """Return whether the question is about one moment."""
+        """True for a question about one moment."""
         return not self.step_ms
 
 
@@ -237,14 +237,14 @@ def _expect(case: Case, line: str) -> None:
 
 
 def equal(one: float, other: float) -> bool:
-    """Return whether two numbers are the same but for rounding."""
+    """Return True if two numbers are equal apart from rounding."""
     if math.isnan(one) or math.isnan(other):
         return math.isnan(one) and math.isnan(other)
     return one == other or math.isclose(one, other, rel_tol=EPSILON, abs_tol=1e-12)
 
 
 def problem(case: Case) -> str:
-    """Return how the answer to a question differs from the expected one, empty for not at all."""
+    """Describe the difference between the answer and the expected one; empty without a difference."""
     times = np.arange(case.start_ms, case.end_ms + 1, case.step_ms or 1, dtype=np.int64)
     try:
         answer = evaluate(parse(case.query), case.memory, times, step_ms=case.step_ms, delayed_names=True)
@@ -291,7 +291,7 @@ def _same(one: float | None, other: float | None) -> bool:
 
 
 def main() -> int:
-    """Print how many cases of each file hold, and those that do not."""
+    """Print how many cases of each file agree, and the other ones."""
     folder = Path(sys.argv[1])
     only = sys.argv[2] if len(sys.argv) > 2 else ""
     for path in sorted(folder.glob("*.test")):

@@ -1,6 +1,6 @@
-"""Random series and random queries of PromQL, answered by Prometheus itself and by our evaluator.
+"""Compares answers of Prometheus and of our evaluator to random PromQL queries about random series.
 
-``python -m tests.support.promql_random --queries 10000 --seed 7`` prints how many agree and each query that does not.
+``python -m tests.support.promql_random --queries 10000 --seed 7`` prints how many agree, and each query that does not.
 """
 
 import argparse
@@ -43,7 +43,7 @@ LABELS = {"job": ("a", "b"), "node": ("n1", "n2", "n3"), "device": ("0", "1")}
 
 
 def random_series(rng: random.Random, start_ms: int = START_MS, *, special: bool = False) -> Memory:
-    """Return series with gaps, resets and equal neighbours; ``special``: with NaN, infinities and stale markers."""
+    """Return series with gaps, resets and repeated values; with ``special`` also NaN, infinities and stale markers."""
     memory = Memory()
     for name in (*COUNTERS, *GAUGES):
         for job in LABELS["job"]:
@@ -104,14 +104,14 @@ def _histogram(rng: random.Random, memory: Memory, start_ms: int) -> None:
 
 
 class Queries:
-    """Makes random queries."""
+    """Generator of random queries."""
 
     def __init__(self, rng: random.Random, start_ms: int = START_MS) -> None:
         self._rng = rng
         self._start_ms = start_ms
 
     def selector(self, names: tuple[str, ...] = (*COUNTERS, *GAUGES)) -> str:
-        """Return a selector of an instant."""
+        """Return an instant selector."""
         rng = self._rng
         matchers = []
         for label, values in LABELS.items():
@@ -125,7 +125,7 @@ class Queries:
         return rng.choice(names) + inner
 
     def moved(self, text: str) -> str:
-        """Return a selector, at times at another time."""
+        """Return a selector, sometimes at another time."""
         rng = self._rng
         if rng.random() < 0.15:
             text += f" offset {rng.choice(('5m', '90s', '-1m', '1h'))}"
@@ -134,7 +134,7 @@ class Queries:
         return text
 
     def range(self, names: tuple[str, ...] = (*COUNTERS, *GAUGES)) -> str:
-        """Return a range."""
+        """Return a range selector."""
         rng = self._rng
         length = rng.choice(("1m", "5m", "7m30s", "1h", "45s", "5m7s"))
         if rng.random() < 0.15:
@@ -167,7 +167,7 @@ class Queries:
         operators = ("sum", "avg", "min", "max", "count", "group", "stddev", "stdvar", "quantile")
         operator = rng.choice(operators)
         if rng.random() < 0.1:
-            # Of equal values any may be chosen: the sum tells whether it was one of them.
+            # Any of several equal values may be chosen. The sum shows that it was one of them.
             chosen = rng.choice(("topk", "bottomk"))
             return f"sum{modifier} ({chosen}{modifier} ({rng.randrange(1, 4)}, {inner}))"
         if operator == "quantile":
@@ -175,7 +175,7 @@ class Queries:
         return f"{operator}{modifier} ({inner})"
 
     def binary(self, depth: int) -> str:
-        """Return an operator between two sides."""
+        """Return a binary operation."""
         rng = self._rng
         left = self.vector(depth - 1)
         if rng.random() < 0.4:
@@ -192,7 +192,7 @@ class Queries:
         return f"({left}) {operator}{matching} ({self.vector(depth - 1)})"
 
     def function(self, depth: int) -> str:
-        """Return a function of an instant."""
+        """Return a function of an instant vector."""
         rng = self._rng
         inner = self.vector(depth - 1)
         return rng.choice(
@@ -215,7 +215,7 @@ class Queries:
         )
 
     def vector(self, depth: int) -> str:
-        """Return a query whose value is a vector."""
+        """Return a query with a vector result."""
         rng = self._rng
         if depth <= 0 or rng.random() < 0.15:
             return rng.choice((self.moved(self.selector()), self.over_time()))
@@ -232,14 +232,14 @@ class Queries:
 
 @contextmanager
 def prometheus(memory: Memory, folder: Path) -> Iterator[str]:
-    """Yield the address of a Prometheus after writing the series to it."""
+    """Yield the address of a Prometheus that contains the series."""
     with started("global: {}\n", folder, "--web.enable-remote-write-receiver") as url:
         write(memory, f"{url}/api/v1/write")
         yield url
 
 
 def write(memory: Memory, url: str, token: str = "") -> None:
-    """Write the series by remote write, the series with the earliest sample first."""
+    """Send the series by remote write, the series with the earliest sample first."""
     ordered = sorted(memory.series.items(), key=lambda pair: pair[1].times[0])
     rows = [(labels, list(zip(series.values, series.times, strict=True))) for labels, series in ordered]
     headers = {**HEADERS_1, "Authorization": f"Bearer {token}"} if token else HEADERS_1
@@ -249,7 +249,7 @@ def write(memory: Memory, url: str, token: str = "") -> None:
 
 @contextmanager
 def started(configuration: str, folder: Path, *options: str) -> Iterator[str]:
-    """Yield the address of a Prometheus with a configuration, options and the samples in ``data`` of the folder."""
+    """Yield the address of a Prometheus with a configuration, options, and the samples in ``data`` of the folder."""
     (folder / "prometheus.yml").write_text(configuration)
     port = free_port()
     line = [
@@ -287,7 +287,7 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600}
 
 
 def ask(url: str, query: str, start: int, end: int, step: int, token: str = "") -> Rows | str:
-    """Return a server's answer to a query over a range, or its error."""
+    """Return a server's answer to a range query, or its error."""
     form = urllib.parse.urlencode({"query": query, "start": start / 1000, "end": end / 1000, "step": step / 1000})
     request = urllib.request.Request(f"{url}/api/v1/query_range", form.encode(), {"Authorization": f"Bearer {token}"})
     try:
@@ -299,10 +299,11 @@ def ask(url: str, query: str, start: int, end: int, step: int, token: str = "") 
 
 
 def theirs(url: str, query: str, start: int, end: int, step: int) -> Rows | str:
-    """Return Prometheus' answer, or its error, without two faults of Prometheus.
+    """Return Prometheus' answer or error, with a workaround for two faults of Prometheus.
 
-    Prometheus 2.42 loses samples of ``predict_linear`` at a fixed time from step to step: each time is asked alone.
-    Prometheus 3.5 gives no ``timestamp()`` of a selector with both an offset and a fixed time: the time is moved.
+    Prometheus 2.42 loses samples of ``predict_linear`` at a fixed time from step to step, so each step is a separate
+    query. Prometheus 3.5 returns no ``timestamp()`` of a selector with both an offset and a fixed time, so the offset
+    is added to the time.
     """
     fixed = query.replace("@ start()", f"@ {start / 1000:.3f}").replace("@ end()", f"@ {end / 1000:.3f}")
     fixed, moved = _MOVED_TIMESTAMP.subn(_without_offset, fixed)
@@ -332,7 +333,7 @@ def rows_of(data: dict[str, Any]) -> Rows:
 
 
 def ours(memory: Reader, query: str, start: int, end: int, step: int) -> Rows | str:
-    """Return our answer, or its error."""
+    """Return our answer or error."""
     times = np.arange(start, end + 1, step, dtype=np.int64)
     try:
         value = evaluate(parse(query), memory, times, step_ms=step).value
@@ -348,7 +349,7 @@ def ours(memory: Reader, query: str, start: int, end: int, step: int) -> Rows | 
 
 
 def difference(one: Rows | str, other: Rows | str) -> str:
-    """Return how two answers differ, empty for not at all."""
+    """Describe the difference between two answers; empty without a difference."""
     if isinstance(one, str) or isinstance(other, str):
         return "" if isinstance(one, str) and isinstance(other, str) else f"{str(one)[:200]} / {str(other)[:200]}"
     if set(one) != set(other):
@@ -363,7 +364,7 @@ def difference(one: Rows | str, other: Rows | str) -> str:
 
 
 def is_version_difference(one: Rows | str, other: Rows | str) -> bool:
-    """Return True for a known difference between Prometheus 3.5 and its later versions. The later versions are right.
+    """Return True for a difference between Prometheus 3.5 and its later versions, of which the later ones are right.
 
     Prometheus 3.5 accepts several matches on the left side if the comparison filters them out.
     """
@@ -371,7 +372,7 @@ def is_version_difference(one: Rows | str, other: Rows | str) -> bool:
 
 
 def compare(seed: int, count: int, folder: Path) -> list[str]:
-    """Return the queries that differ, each with how."""
+    """Return the differing queries, each with its difference."""
     rng = random.Random(seed)
     memory = random_series(rng, special=True)
     queries = Queries(rng)
@@ -387,7 +388,7 @@ def compare(seed: int, count: int, folder: Path) -> list[str]:
 
 
 def main() -> int:
-    """Print the queries that differ, and how many there were."""
+    """Print the differing queries and their number."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--queries", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=random.randrange(2**31))

@@ -75,7 +75,7 @@ _PHRASE = re.compile(rf"\b(?:{'|'.join(PHRASES)})\b")
 
 
 def docstrings(source: str) -> Iterator[tuple[int, str]]:
-    """Yield the line and the text of each docstring, those of attributes included."""
+    """Yield the line and the text of each docstring, including attribute docstrings."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             yield node.lineno, node.value.value
@@ -88,7 +88,7 @@ _TEXT = re.compile(r"""(["'`>])(\s*[A-Z][^"'`<>{}]* [^"'`<>{}]*)""")
 
 
 def comments(source: str) -> Iterator[tuple[int, str]]:
-    """Yield the line and the text of each comment of TypeScript or CSS; adjacent line comments are one."""
+    """Yield the line and the text of each comment of TypeScript or CSS. Adjacent line comments count as one."""
     for match in _COMMENT.finditer(source):
         yield source.count("\n", 0, match.start()) + 1, _COMMENT_MARK.sub("", match.group())
 

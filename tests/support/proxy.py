@@ -1,4 +1,4 @@
-"""Proxies on 127.0.0.1: one of TCP whose network can be cut and mended, and one that ends TLS."""
+"""Proxies on 127.0.0.1: a TCP proxy whose network can be cut, and a proxy that terminates TLS."""
 
 import socket
 import ssl
@@ -11,7 +11,7 @@ from threading import Lock, Thread
 
 
 class Proxy:
-    """Hands every connection to ``port`` on to another port. ``url`` stays the same over a cut."""
+    """TCP proxy for ``port``. Its ``url`` stays the same after a cut."""
 
     def __init__(self, target: int) -> None:
         self._target = target
@@ -26,7 +26,7 @@ class Proxy:
         return f"http://127.0.0.1:{self.port}"
 
     def mend(self) -> None:
-        """Take connections, once more after a cut."""
+        """Accept connections, for the first time or after a cut."""
         listener = socket.create_server(("127.0.0.1", self.port))
         self.port = listener.getsockname()[1]
         self._listener = listener
@@ -50,7 +50,7 @@ class Proxy:
                 return
             try:
                 far = socket.create_connection(("127.0.0.1", self._target))
-            except OSError:  # nobody listens there now
+            except OSError:  # nobody listens there any more
                 near.close()
                 continue
             with self._lock:
@@ -74,7 +74,7 @@ class Proxy:
 
 @contextmanager
 def proxy(target: int) -> Iterator[Proxy]:
-    """A proxy to a port of this machine, cut at the end."""
+    """Run a proxy to a local port for the block."""
     found = Proxy(target)
     try:
         yield found
@@ -84,9 +84,9 @@ def proxy(target: int) -> Iterator[Proxy]:
 
 @contextmanager
 def tls_proxy(target: int, certificate: Path, key: Path) -> Iterator[int]:
-    """A proxy that speaks TLS on a port of its own and plain HTTP to ``target``; gives its port.
+    """Run a proxy that accepts TLS and forwards plain HTTP to ``target``; yield its port.
 
-    It leaves Host as it is and says in ``X-Forwarded-*`` how the request came, as proxies are usually set up.
+    It keeps the Host header, and describes the original request in ``X-Forwarded-*``, like a usual proxy.
     """
 
     class Handler(BaseHTTPRequestHandler):
@@ -112,7 +112,7 @@ def tls_proxy(target: int, certificate: Path, key: Path) -> Iterator[int]:
         do_GET = do_POST = do_DELETE = _hand_on  # noqa: N815 - the base class's names
 
         def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002 - the base class's name
-            """Say nothing."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

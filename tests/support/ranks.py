@@ -1,7 +1,7 @@
-"""A program of several ranks that sum numbers over sockets in a loop, and the fault that one of them may have.
+"""Program of several ranks that sum numbers over sockets in a loop, in which one rank can fail.
 
-``python -m tests.support.ranks PORT-FILE FAULT RANK STEPS`` with RANK and WORLD_SIZE in the environment, as
-`jobmeter run` sets them: rank RANK has its fault after STEPS steps, and prints that it has.
+``python -m tests.support.ranks PORT-FILE FAULT RANK STEPS`` reads the own rank from RANK and WORLD_SIZE in the
+environment, which `jobmeter run` sets. Rank RANK of the command line fails after STEPS steps, and prints that it does.
 """
 
 import os
@@ -19,7 +19,7 @@ def receive(peer: socket.socket) -> float:
     while len(data) < 16:
         part = peer.recv(16 - len(data))
         if not part:
-            select.select([], [], [], 3600)  # the peer has gone: a library that does not notice waits for ever
+            select.select([], [], [], 3600)  # the peer has ended: wait for ever, like a library that does not notice
         data += part
     return float(data)
 
@@ -30,7 +30,7 @@ def send(peer: socket.socket, number: float) -> None:
 
 
 def all_reduce(peers: list[socket.socket], root: bool, number: float) -> float:
-    """Sum the numbers of all ranks: the first one adds them up and sends the sum."""
+    """Sum the numbers of all ranks: the first rank adds them up and sends the sum."""
     if root:
         total = number + sum(receive(peer) for peer in peers)
         for peer in peers:
@@ -41,12 +41,12 @@ def all_reduce(peers: list[socket.socket], root: bool, number: float) -> float:
 
 
 def sleeps() -> None:
-    """Sleep for long."""
+    """Sleep for a long time."""
     select.select([], [], [], 3600)
 
 
 def locks() -> None:
-    """Take two locks in one order while another thread takes them in the other."""
+    """Take two locks in one order while another thread takes them in the opposite order."""
     first, second = threading.Lock(), threading.Lock()
     both = threading.Barrier(2)
 
@@ -64,19 +64,19 @@ def locks() -> None:
 
 
 def reads_pipe() -> None:
-    """Open a pipe that nobody writes to."""
+    """Open a pipe that has no writer."""
     path = Path(sys.argv[1]).with_suffix(".pipe")
     os.mkfifo(path)
     path.read_bytes()
 
 
 def stops() -> None:
-    """Stop itself, as a debugger or an operator would."""
+    """Stop this process with a signal, like a debugger or an operator."""
     os.kill(os.getpid(), signal.SIGSTOP)
 
 
 def dies() -> None:
-    """End by a signal that leaves no time for a word."""
+    """End by a signal that allows no message."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -84,7 +84,7 @@ FAULTS = {"sleep": sleeps, "locks": locks, "pipe": reads_pipe, "stop": stops, "d
 
 
 def connect(port_file: Path, rank: int, size: int) -> list[socket.socket]:
-    """Connect every rank with the first one."""
+    """Connect every rank with the first rank."""
     if rank == 0:
         listener = socket.create_server(("127.0.0.1", 0))
         port_file.with_suffix(".new").write_text(str(listener.getsockname()[1]))
@@ -96,7 +96,7 @@ def connect(port_file: Path, rank: int, size: int) -> list[socket.socket]:
 
 
 def main() -> None:
-    """Work until the fault comes; without one for ever."""
+    """Work until the fault; without a fault work for ever."""
     port_file, fault, bad, steps = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     peers = connect(port_file, rank, size)

@@ -1,4 +1,4 @@
-"""Something that listens and takes what is shipped: HTTP on a free port of this machine, in threads of this process."""
+"""HTTP receiver of shipped data, on a free local port in threads of this process."""
 
 import gzip
 import socket
@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 @dataclass
 class Taken:
-    """A request as it came; ``body`` is uncompressed where it was compressed with gzip."""
+    """Received request. A ``body`` compressed with gzip is uncompressed."""
 
     method: str
     path: str
@@ -24,7 +24,7 @@ Answering = Callable[[Taken], tuple[int, Mapping[str, str], bytes]]
 
 @dataclass
 class Receiver:
-    """Everything that it took, and how it answers: a status, headers and a body for each request."""
+    """Recorded requests, and the answer to each request: status, headers and body."""
 
     answering: Answering = lambda taken: (204, {}, b"")
     requests: list[Taken] = field(default_factory=list)
@@ -32,7 +32,7 @@ class Receiver:
     connections: list[socket.socket] = field(default_factory=list)
 
     def drop(self) -> None:
-        """Close the connections without a word."""
+        """Close the connections without an answer."""
         for one in self.connections:
             one.shutdown(socket.SHUT_RDWR)
 
@@ -75,7 +75,7 @@ def receiving(answering: Answering | None = None, port: int = 0) -> Iterator[Rec
         do_POST = do_PUT = _take  # noqa: N815 - the names that are called
 
         def log_message(self, format: str, *values: object) -> None:  # noqa: A002 - as it is there
-            """Say nothing."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
     server.daemon_threads = True

@@ -1,4 +1,4 @@
-"""The table of the servers of a store, in the memory of a test instead of PostgreSQL."""
+"""Server table of a store, in memory instead of PostgreSQL."""
 
 import threading
 from collections.abc import Iterator, Sequence
@@ -9,7 +9,7 @@ from jobmeter.model.server_group import StoredReplicas, StoredServer
 
 
 class MemoryServerGroup:
-    """Implements ``ServerGroup``. While ``away``, every method fails."""
+    """``ServerGroup`` in memory. Every method fails while ``away`` is set."""
 
     def __init__(self) -> None:
         self.away = False
@@ -40,7 +40,7 @@ class MemoryServerGroup:
             self._servers[store, row.number] = newer._replace(state=max(row.state, old.state))
 
     def forget_servers(self, store: str, state: int, before_ms: int) -> None:
-        """Keep all rows."""
+        """Do nothing: all rows stay."""
 
     def read_replicas(self, store: str) -> StoredReplicas | None:
         with self._answering():
@@ -64,4 +64,4 @@ class MemoryServerGroup:
             yield
 
     def close(self) -> None:
-        """Close nothing."""
+        """Do nothing."""

@@ -1,4 +1,4 @@
-"""A whole application without a socket: SQLite in a folder, the memory store with a window, a clock that is set."""
+"""Whole application without a socket: SQLite in a folder, a memory store with a window, and a manual clock."""
 
 import json
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ BASE = "/api/jobmeter/v1"
 
 @dataclass
 class Serving:
-    """The application, its clock, and a way to call it."""
+    """Application and its clock, with a method to call it."""
 
     application: Application
     clock: SetClock
@@ -41,7 +41,7 @@ class Serving:
         key: CreatedKey | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Reply:
-        """A call of the native API (``path`` below its base) with a key, by default the administrator's."""
+        """Call the native API (``path`` below its base) with a key, by default the administrator's."""
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
         credential = {"Authorization": f"Bearer {(key or self.admin).token}"}
         return call(self.application, method, BASE + path, content, {**credential, **(headers or {})})

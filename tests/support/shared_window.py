@@ -1,8 +1,8 @@
-"""Stress for torn reads: a writer at full speed, and readers in other processes that check every value.
+"""Stress test for torn reads: a writer at full speed, and readers in other processes that check every value.
 
-`python -m tests.support.shared_window --seconds 600` prints the counts; its status is 1 after a wrong value. A value
-names its series and its time, so that one sample proves where it comes from. A series has a sample at every step: an
-answer that lacks one is wrong, too.
+`python -m tests.support.shared_window --seconds 600` prints the counts, and exits with 1 after a wrong value. Each
+value encodes its series and its time, so a single sample proves its origin. A series has a sample at every step, so an
+answer with a gap is wrong too.
 """
 
 import argparse
@@ -29,9 +29,9 @@ from jobmeter.store.window.window import Window
 SERIES, JOBS, STEP, TOGETHER = 300, 10, 1_000, 10
 LENGTH = 400 * STEP
 BOUND = 1_500_000
-"""Bytes: less than all samples take at times, so that the window shrinks and grows."""
+"""Size of the window in bytes: at times less than all samples need, so that the window shrinks and grows."""
 LATE = 3
-"""Turns after which every sample of a turn is written."""
+"""Number of turns after which every sample of a turn is written."""
 BEGIN = 10**6
 KEYS = SeriesKeys(
     (np.arange(SERIES) % JOBS).astype(np.uint64),
@@ -41,13 +41,13 @@ _NAMES = [Series("cpu.usage", job=str(at)) for at in range(SERIES)]
 
 
 def values_of(series, moments):
-    """Return the values of samples from the numbers of their series and their times in ms."""
+    """Compute sample values from series numbers and times in ms."""
     return series * 2.0**24 + moments // STEP
 
 
 @dataclass
 class Counts:
-    """Number of right answers, number of questions without an answer, and a text about the first wrong answer."""
+    """Number of right answers, number of unanswered questions, and a description of the first wrong answer."""
 
     right: int = 0
     absent: int = 0
@@ -55,7 +55,7 @@ class Counts:
 
 
 class Writer:
-    """Writes a sample of each series in each turn, most in time and some late; drops old samples, series and jobs."""
+    """Writer that adds one sample per series and turn, some of them late, and drops old samples, series and jobs."""
 
     def __init__(self, seed):
         self.window = Window(LENGTH, BOUND)
@@ -65,7 +65,7 @@ class Writer:
         self.window.adopt(KEYS, SampleColumns.make_empty(), BEGIN)
 
     def write(self):
-        """Write one turn. Returns the time up to which every sample was written."""
+        """Write one turn. Return the time up to which every sample is written."""
         now = BEGIN + self.turn * STEP
         self.delays[self.turn % LATE] = self.numbers.choice(LATE, SERIES, p=[0.9, 0.05, 0.05])
         for delay in range(LATE):
@@ -92,7 +92,7 @@ class Writer:
             case 2:
                 self.window.drop_job(self.draw.randrange(JOBS))
             case 3:
-                # Too old for the window: the series are complete from its begin on.
+                # Too old for the window: the series are complete from its beginning on.
                 self._append(some, max(BEGIN, now - 2 * LENGTH) // STEP * STEP, now)
             case 4 | 5 | 6 | 7:
                 self._adopt(np.flatnonzero(self.window.find_missing(KEYS)), now)
@@ -100,7 +100,7 @@ class Writer:
                 pass
 
     def _adopt(self, series, now):
-        """Add series with all that was written of them, as after a start."""
+        """Add series with all of their written samples, like a restart."""
         since = max(BEGIN, now - self.draw.randrange(400) * STEP)
         moments = np.arange(since, now + 1, STEP)
         index, at = np.repeat(np.arange(len(series)), len(moments)), np.tile(moments, len(series))
@@ -113,7 +113,7 @@ class Writer:
 
 
 def check_once(window, until, draw):
-    """Ask one random question. Return None without an answer, "" for a right answer, else a text about the error."""
+    """Ask one random question. Return None without an answer, "" for a right answer, else an error description."""
     series = np.sort(draw.choice(SERIES, draw.integers(1, 40), replace=False))
     steps = TOGETHER * int(draw.integers(1, 16))
     end = (until // (TOGETHER * STEP)) * TOGETHER * STEP
@@ -149,10 +149,10 @@ def check_once(window, until, draw):
 
 
 def read_until_it_ends(descriptors, seed):
-    """Ask until the writer has ended, or an answer is wrong.
+    """Ask until the writer has ended or an answer is wrong.
 
-    The descriptors are, in this order: the window; eight bytes with the time up to which every sample is written; and
-    a pipe that gets a byte with the first right answer.
+    The descriptors are, in this order: the window; eight bytes with the time up to which every sample is written; and a
+    pipe that gets a byte with the first right answer.
     """
     window, counts = SharedWindow.open(descriptors[0]), Counts()
     until = memoryview(mmap.mmap(descriptors[1], 8)).cast("q")
@@ -176,8 +176,8 @@ def read_until_it_ends(descriptors, seed):
 def stress(seconds, readers=2, seed=0, killed=0):
     """Write and read for some seconds, and at least until each reader had a right answer.
 
-    Then ``killed`` readers are killed, and the others read for as long again. Return the number of turns and the counts
-    of each reader that lived.
+    Then kill ``killed`` readers and let the others read for the same time again. Return the number of turns and the
+    counts of each surviving reader.
     """
     writer, progress = Writer(seed), os.memfd_create("progress")
     os.ftruncate(progress, 8)
@@ -220,7 +220,7 @@ def stress(seconds, readers=2, seed=0, killed=0):
 
 
 def main():
-    """Run the stress. Return 1 if a reader had a wrong answer, or no right answer."""
+    """Run the stress test. Return 1 if a reader had a wrong answer or no right answer."""
     parser = argparse.ArgumentParser(prog="python -m tests.support.shared_window", description=__doc__)
     parser.add_argument("--seconds", type=float, default=600.0)
     parser.add_argument("--readers", type=int, default=2)

@@ -1,7 +1,6 @@
-"""Runs made of steps, each with waiting, computing and communicating, and the samples that an agent would take of them.
+"""Simulates training runs of steps with waiting, computing and communicating, and their agent samples.
 
-The truth is a list of pieces of time. Samples are means over the interval before them, as those of devices and counters
-are.
+The truth is a list of time intervals. A sample is the mean over the interval before it, as with devices and counters.
 """
 
 from dataclasses import dataclass, field, replace
@@ -15,7 +14,7 @@ from jobmeter.query.phases import MeasuredRun, PhaseFacts, compute_phases
 
 CREATED = 1_767_225_600_000
 SIGNALS = {
-    # utilization, SM activity, tensor activity, NVLink, CPU, pressure of storage, writes
+    # order: utilization, SM activity, tensor activity, NVLink, CPU, I/O pressure, writes
     "start": (0.0, 0.0, 0.0, 0.0, 0.3, 0.2, 1e4),
     "wait_io": (0.0, 0.0, 0.0, 0.0, 0.1, 0.9, 1e4),
     "wait_cpu": (0.0, 0.0, 0.0, 0.0, 0.97, 0.02, 1e4),
@@ -39,7 +38,7 @@ BEFORE = {"queued", "prepare"}
 
 @dataclass(frozen=True)
 class Plan:
-    """How long the pieces of a run are, in seconds; ``save_every`` and ``fails_at`` count steps."""
+    """Durations of the phases of a run in seconds. ``save_every`` and ``fails_at`` count steps."""
 
     queued: float = 60.0
     prepare: float = 30.0
@@ -55,7 +54,7 @@ class Plan:
     end: float = 20.0
     waits_for: str = "wait_io"
     slowdown: float = 1.0
-    """Computing takes so many times as long, at a clock that is so much lower."""
+    """Factor by which computing takes longer and the clock is lower."""
     interval: float = 10.0
     ranks: int = 2
     noise: float = 0.02
@@ -65,7 +64,7 @@ class Plan:
 
 @dataclass
 class Run:
-    """A run: its truth in seconds by kind, and pieces (kind, start ms, end ms, attempt) in order of time."""
+    """Run with its true seconds by kind, and its intervals (kind, start ms, end ms, attempt) in order of time."""
 
     plan: Plan
     pieces: list[tuple[str, int, int, int]] = field(default_factory=list)
@@ -86,7 +85,7 @@ class Run:
 
 
 def make(plan):
-    """Return the run of a plan."""
+    """Simulate the run of a plan."""
     run, at, attempt = Run(plan), float(CREATED), 0
 
     def add(kind, seconds):
@@ -113,7 +112,7 @@ def make(plan):
 
 
 def courses(run, names=NAMES):
-    """Return the lines of a run, sampled with noise; no sample is taken while no process runs."""
+    """Return the lines of a run, sampled with noise. No sample exists while no process runs."""
     plan, random = run.plan, np.random.default_rng(run.plan.seed)
     edges = np.array([run.pieces[0][1], *(end for _, _, end, _ in run.pieces)], np.float64)
     began = run.of("start")[0][1]
@@ -154,14 +153,14 @@ def view(run):
 
 
 def facts(run, names=NAMES, *, scheduled=True):
-    """Return what is stored of a run besides its record."""
+    """Return the stored facts of a run besides its record."""
     at = CREATED + round(run.plan.queued * 1000)
     events = [Event(time=at, job=run.plan.name, reason="Scheduled")] if scheduled else []
     return PhaseFacts(courses=courses(run, names), events=events)
 
 
 def measured(plan, names=NAMES):
-    """Return a run as it was measured."""
+    """Return a run with its measurements."""
     run = make(plan)
     own = facts(run, names)
     record = view(run)

@@ -1,4 +1,4 @@
-"""A real Slurm with accounting: munge, MariaDB, slurmdbd, slurmctld and two slurmd, all on 127.0.0.1."""
+"""Starts a real Slurm with accounting on 127.0.0.1: munge, MariaDB, slurmdbd, slurmctld and two slurmd."""
 
 import os
 import pwd
@@ -17,7 +17,7 @@ from tests.support.waiting import wait_until
 
 PROGRAMS = ("slurmctld", "slurmd", "slurmdbd", "munged", "mariadbd", "setpriv", "squeue")
 V1 = Path("/sys/fs/cgroup/freezer").is_dir()
-"""Whether the control groups are of version 1: only with those a slurmd needs no systemd."""
+"""True on a machine with cgroup version 1: only there slurmd runs without systemd."""
 
 _COLUMNS = (
     "JobIDRaw,JobID,JobName,User,Account,Partition,State,ExitCode,Submit,Start,End,NodeList,ReqCPUS,TotalCPU,ReqMem"
@@ -37,7 +37,7 @@ JobAcctGatherType=jobacct_gather/linux
 
 
 def needs_slurm() -> None:
-    """Skip the test that asks, where no cluster can be started."""
+    """Skip the calling test if no cluster can be started."""
     for name in PROGRAMS:
         needs(name)
     if os.geteuid():
@@ -45,13 +45,16 @@ def needs_slurm() -> None:
 
 
 class Slurm:
-    """A cluster that runs. Its nodes have names of their own, so that two clusters share no control group."""
+    """Running cluster. Its node names are unique, so that two clusters share no cgroup."""
 
     def __init__(self, folder: Path, name: str = "t", first: int = 0) -> None:
-        """``first`` is the number of the first job; 0 for one that no cluster of another run has."""
+        """Prepare a cluster.
+
+        ``first`` is the number of its first job; 0 chooses one that no other running cluster uses.
+        """
         self.folder = folder
         self.name = name
-        # An agent sees every cluster of the machine: two that run at once must not give the same numbers by chance.
+        # An agent sees every cluster of the machine, so two concurrent clusters must not use the same job numbers.
         self.first = first or os.getpid() % 60_000 * 1_000 + 1
         self.nodes = [f"{name}{os.getpid()}n{number}" for number in (1, 2)]
         self.environment = {
@@ -78,7 +81,7 @@ class Slurm:
         wait_until(lambda: self.command("sinfo", "-h", "-t", "idle", "-o", "%D").strip() == "2", "idle nodes")
 
     def stop(self) -> None:
-        """Cancel what there is, wait for its end, and stop the daemons, newest first."""
+        """Cancel all jobs, wait for their end, and stop the daemons, newest first."""
         if (self.folder / "etc/slurm.conf").exists():
             subprocess.run(["scancel", "--me"], env=self.environment, check=False, timeout=60, capture_output=True)
             wait_until(lambda: not self.command("squeue", "-h", "-o", "%i").strip(), "the end of every job")
@@ -109,48 +112,51 @@ class Slurm:
         return done.stdout
 
     def submit(self, script: str, *options: str) -> int:
-        """The number of a job that runs these lines of a shell."""
+        """Submit a shell script as a job, and return its number."""
         return int(self.command("sbatch", "--parsable", *options, "--wrap", script).partition(";")[0])
 
     def fail_node(self) -> str:
-        """End the last node's daemon without a word; its name."""
+        """Kill the daemon of the last node, and return its name."""
         self._running[-1].kill()
         self._running.pop().wait(20)
         return self.nodes[-1]
 
     def restore_node(self) -> None:
-        """Start the daemon of the node that failed again."""
+        """Restart the daemon of the failed node."""
         self._daemon("slurmd", "-D", "-N", self.nodes[-1])
         wait_until(lambda: self.command("sinfo", "-h", "-t", "idle", "-o", "%D").strip() == "2", "idle nodes")
 
     def rest(self) -> AbstractContextManager[str]:
-        """slurmrestd on a Unix socket, which refuses to run as root; its address."""
+        """Run slurmrestd, which refuses to run as root, on a Unix socket; yield its address."""
         return _rest(self)
 
     def rest_with_tokens(self) -> AbstractContextManager[str]:
-        """slurmrestd on a port of 127.0.0.1, which wants a token; its address. The cluster has to take tokens."""
+        """Run slurmrestd with token authentication on a port of 127.0.0.1; yield its address.
+
+        The cluster must accept tokens.
+        """
         return _rest_with_tokens(self)
 
     def token(self, seconds: int) -> str:
-        """What ``scontrol token`` prints: a token of root's for so long."""
+        """Create a token for root with ``scontrol token``, valid for some seconds."""
         return self.command("scontrol", "token", f"lifespan={seconds}")
 
     def state(self, number: int) -> str:
         return self.command("squeue", "-h", "-t", "all", "-o", "%T", "-j", str(number)).strip()
 
     def over(self, *numbers: int) -> None:
-        """Wait until none of them waits or runs, and the accounting knows it."""
+        """Wait until the jobs have ended and the accounting has recorded it."""
         live = {"PENDING", "RUNNING", "COMPLETING", "REQUEUED"}
         for number in numbers:
             wait_until(lambda number=number: self.accounts(number)["State"] not in live, f"the end of job {number}")  # type: ignore[misc]
 
     def accounts(self, number: int) -> dict[str, str]:
-        """What ``sacct`` says of a job's last attempt, times in epoch seconds."""
+        """Return the ``sacct`` row of a job's last attempt, with times in epoch seconds."""
         text = self.command(
             *("sacct", "-nPX", "-j", str(number), "--delimiter=\x1f", f"--format={_COLUMNS}"), SLURM_TIME_FORMAT="%s"
         )
         rows = [dict(zip(_COLUMNS.split(","), line.split("\x1f"), strict=True)) for line in text.splitlines()]
-        # A row is written in parts: the name of one that has none yet is shown as "allocation".
+        # The accounting writes a row in parts, and shows "allocation" until the row has a name.
         return next(
             (row for row in rows if row["JobIDRaw"] == str(number) and row["JobName"] != "allocation"),
             {"State": "PENDING"},
@@ -299,7 +305,7 @@ def _write_configuration(cluster: Slurm, ports: list[int]) -> None:
 
 
 def cluster(name: str = "t", first: int = 0) -> AbstractContextManager[Slurm]:
-    """A cluster that is ready; its processes are ended at the end."""
+    """Run a cluster for the block, and stop its processes at the end."""
     return running("slurm", lambda folder: Slurm(folder, name, first))
 
 

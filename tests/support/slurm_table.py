@@ -1,4 +1,4 @@
-"""What the server has of many Slurm jobs beside what ``sacct`` says: a table of how many agree in each thing."""
+"""Compares many Slurm jobs on the server with ``sacct``, and prints a table of how many agree in each property."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,12 +18,12 @@ STATES = {
 }
 CLOSE_MS = 2_000
 LEAST_CPU = 1.0
-"""Seconds of CPU below which a share of them says nothing."""
+"""Seconds of CPU time below which a relative difference is meaningless."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of job: its script and options, and how many replicas (tasks) it has."""
+    """Kind of job: its script, its options, and its number of replicas (tasks)."""
 
     name: str
     script: str
@@ -33,14 +33,14 @@ class Kind:
 
 @dataclass
 class Rows:
-    """How many of the jobs agree in each thing, and which do not."""
+    """Number of jobs that agree in each property, and the ones that do not."""
 
     agree: dict[str, int] = field(default_factory=dict)
     asked: dict[str, int] = field(default_factory=dict)
     wrong: dict[str, list[str]] = field(default_factory=dict)
 
     def add(self, row: str, who: str, ours: object, theirs: object, same: bool | None = None) -> None:
-        """Compare one thing of one job."""
+        """Compare one property of one job."""
         equal = ours == theirs if same is None else same
         self.asked[row] = self.asked.get(row, 0) + 1
         self.agree[row] = self.agree.get(row, 0) + equal
@@ -48,7 +48,7 @@ class Rows:
             self.wrong.setdefault(row, []).append(f"{who}: {ours!r}, Slurm has {theirs!r}")
 
     def text(self) -> str:
-        """The table, a line for each thing, and under it what differs."""
+        """Format the table: a line for each property, followed by its differences."""
         lines = []
         for row, asked in self.asked.items():
             lines.append(f"{row:<22} {self.agree[row]:>3} of {asked}")
@@ -62,7 +62,7 @@ def compare(
     job_of: Callable[[int], dict[str, Any]],
     cpu_of: Callable[[int], float],
 ) -> Rows:
-    """Every job as the server has it beside ``sacct``."""
+    """Compare every job on the server with ``sacct``."""
     rows = Rows()
     for number, kind in jobs.items():
         says, found = slurm.accounts(number), job_of(number)
@@ -117,22 +117,23 @@ BURN = (
     'used = open("/sys/fs/cgroup/cpuacct" + group + "/cpuacct.usage").read().strip()\n'
     'print(group, used, file=open("cpu-" + os.environ["SLURM_JOB_ID"], "a"))'
 )
-"""A program for some seconds of CPU; its last statement is what its group, of version 1, has used until then."""
+"""Program that burns some seconds of CPU, and then records the CPU time of its cgroup (version 1)."""
 
 
 RECORD = (
     "; group=$(sed -n 's/.*:[^:]*cpuacct[^:]*://p' /proc/self/cgroup)"
     '; echo "$group $(cat "/sys/fs/cgroup/cpuacct$group/cpuacct.usage")" >> "cpu-$SLURM_JOB_ID"'
 )
-"""The end of a script that starts steps: what it and their `srun` used, which is a good part of that of short steps."""
+"""End of a script with steps. It records their CPU time with that of `srun`, a large share for short steps."""
 
 
 def cpu_seconds(slurm: Slurm, number: int) -> float:
-    """What the accounting has of a job and its steps; the row of the job alone has none of it.
+    """Return the CPU seconds of a job with all of its steps, which its own row in the accounting lacks.
 
-    Slurm's figure of a task is up to a second too high at times, user and system each: its seconds are the larger of
-    those of two readings, its microseconds those of the last one (``JOBACCT_DATA_RUSAGE`` in slurm_jobacct_gather.c).
-    Where it is far above what the tasks' own groups had as their programs ended, the latter is taken.
+    Slurm's figure of a task can be up to a second too high, separately for user and system time. It combines the larger
+    seconds of two readings with the microseconds of the last reading (``JOBACCT_DATA_RUSAGE`` in
+    slurm_jobacct_gather.c). If it is far above the recorded CPU time of the tasks' cgroups, the function returns the
+    latter.
     """
     text = slurm.command("sacct", "-nP", "-j", str(number), "--format=JobIDRaw,TotalCPU")
     rows = dict(line.split("|") for line in text.splitlines())
@@ -151,7 +152,7 @@ def _of_groups(slurm: Slurm, number: int) -> float:
 
 
 def _seconds(text: str) -> float:
-    """Of ``1-02:03:04``, ``02:03:04`` or ``03:04.567``."""
+    """Parse ``1-02:03:04``, ``02:03:04`` or ``03:04.567``."""
     days, _, rest = text.rpartition("-")
     total = 0.0
     for part in rest.split(":"):

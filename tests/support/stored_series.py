@@ -1,4 +1,4 @@
-"""Series and samples of golden cases, as results of questions."""
+"""Series and samples of golden cases, in the form of question results."""
 
 import numpy as np
 
@@ -8,12 +8,12 @@ from jobmeter.query.series import FoundSeries, LastQuestion, NamesQuestion, Samp
 
 
 def series_of(given):
-    """Return a series from its JSON; ``labels`` is an object."""
+    """Parse a series from its JSON, in which ``labels`` is an object."""
     return Series(**{**given, "labels": tuple(sorted(given.get("labels", {}).items()))})
 
 
 def columns_of(points):
-    """Return columns from a list of (time, value) for each series."""
+    """Build columns from a list of (time, value) for each series."""
     rows = sorted((index, time, value) for index, one in enumerate(points) for time, value in one)
     index, time, value = zip(*rows, strict=True) if rows else ((), (), ())
     return SampleColumns(np.array(index, np.uint32), np.array(time, np.int64), np.array(value, np.float64))

@@ -1,6 +1,6 @@
-"""A plugin of mypy: functions of ``dataclasses`` that are given a ``msgspec.Struct``.
+"""Plugin of mypy that rejects functions of ``dataclasses`` on a ``msgspec.Struct``.
 
-mypy takes a Struct for a dataclass. ``dataclasses.replace`` and its like raise TypeError for one.
+mypy takes a Struct for a dataclass, but ``dataclasses.replace`` and its like raise TypeError for one.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ _STRUCT = "msgspec.Struct"
 
 
 class Structs(Plugin):
-    """An error at each call with a Struct, or with a class of such."""
+    """Reports an error at each call with a Struct, or with a class of Structs."""
 
     def get_function_hook(self, fullname: str) -> Callable[[FunctionContext], Type] | None:
         """See ``Plugin.get_function_hook``."""
@@ -22,7 +22,7 @@ class Structs(Plugin):
 
 
 def plugin(version: str) -> type[Plugin]:
-    """What mypy asks a plugin's module for."""
+    """Return the plugin class; mypy calls this function."""
     del version
     return Structs
 
@@ -39,7 +39,7 @@ def _is_struct(info: TypeInfo) -> bool:
 
 
 def _classes(of: Type) -> list[TypeInfo]:
-    """The classes that a value may have, or that it may be."""
+    """Return the classes that a value may have, or that it may be."""
     one = get_proper_type(of)
     match one:
         case Instance():

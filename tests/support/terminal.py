@@ -1,4 +1,4 @@
-"""A verb in a real pseudo-terminal of a given size, and the screen that it leaves behind."""
+"""Runs a command in a real pseudo-terminal of a given size, and keeps its screen."""
 
 import fcntl
 import os
@@ -17,12 +17,12 @@ from tests.support.waiting import SECONDS
 
 
 class Terminal:
-    """``jobmeter`` on a terminal of its own; it stores the longest screen and the lines that scrolled out of it."""
+    """``jobmeter`` on its own terminal. It keeps the longest screen and the lines that scrolled out of it."""
 
     def __init__(self, columns: int, rows: int, *arguments: str, **environment: str) -> None:
         self.screen = pyte.HistoryScreen(columns, rows, history=10_000)
         self.written = b""
-        """Every byte that reached the terminal."""
+        """All bytes that reached the terminal."""
         self._stream = pyte.ByteStream(self.screen)
         self._master, own = pty.openpty()
         fcntl.ioctl(own, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
@@ -37,12 +37,12 @@ class Terminal:
         self._waiting.register(self._master, select.POLLIN)
 
     def read(self, until: Callable[[], bool] = lambda: False) -> None:
-        """Take in what is written until that is true, or until the end."""
+        """Read output until the condition is true or the output ends."""
         while not until():
             assert self._waiting.poll(1000 * SECONDS), "nothing more was written"
             try:
                 written = os.read(self._master, 65_536)
-            except OSError:  # what a pseudo-terminal gives in place of the end
+            except OSError:  # a pseudo-terminal raises this at its end
                 return
             if not written:
                 return
@@ -50,21 +50,21 @@ class Terminal:
             self._stream.feed(written)
 
     def press(self, keys: str) -> None:
-        """Type."""
+        """Type keys."""
         os.write(self._master, keys.encode())
 
     @property
     def lines(self) -> list[str]:
-        """What scrolled out and what is shown, without blanks at the ends."""
+        """Return the scrolled-out and the visible lines without trailing blanks."""
         past = ["".join(line[at].data for at in range(self.screen.columns)) for line in self.screen.history.top]
         return [line.rstrip() for line in (*past, *self.screen.display)]
 
     def hang_up(self) -> None:
-        """Close the terminal, without a signal to the program."""
+        """Close the terminal without a signal to the program."""
         os.close(self._master)
 
     def close(self) -> int:
-        """The exit status; a process that still runs is ended."""
+        """Return the exit status. Kill a process that still runs."""
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(10)
         if self.process.poll() is None:

@@ -1,4 +1,4 @@
-"""Synchronous training jobs as their devices are measured: levels, noise, pauses for checkpoints, and one slow rank."""
+"""Simulates synchronous training jobs by their device metrics: levels, noise, checkpoint pauses, and one slow rank."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ LEVELS = {
     "pressure.io": 0.03,
 }
 CONSTANT = tuple(name for name in LEVELS if name.endswith(".limit") or name.startswith(("gpu.pcie.", "gpu.processes")))
-"""Metrics that do not scatter."""
+"""Metrics without noise."""
 MINUTELY = frozenset(name for name in CONSTANT if name.startswith(("gpu.pcie", "gpu.clock", "gpu.power")))
 """Metrics that an agent reads once a minute."""
 BIASES = {
@@ -51,7 +51,7 @@ BIASES = {
     "gpu.utilization": 0.01,
     **dict.fromkeys(CONSTANT, 0.0),
 }
-"""How much healthy devices differ among each other, as a share; others by 2 %."""
+"""Relative differences between healthy devices. The default is 2 %."""
 NOISE = {
     "gpu.utilization": 0.04,
     "gpu.power": 0.03,
@@ -61,16 +61,16 @@ NOISE = {
     "memory.usage": 0.01,
     **dict.fromkeys(CONSTANT, 0.0),
 }
-"""How much the samples of one device scatter, as a share; others by 6 %."""
+"""Relative noise of the samples of one device. The default is 6 %."""
 NVML = ("gpu.utilization", "gpu.power", "gpu.clock.sm", "gpu.memory.usage")
-"""What there is without GPM or DCGM."""
+"""Metrics that are available without GPM or DCGM."""
 Change = Callable[[str, int, np.ndarray, np.ndarray], np.ndarray]
-"""Changes the values of (metric, rank, times, values)."""
+"""Function of (metric, rank, times, values) that returns changed values."""
 
 
 @dataclass
 class Training:
-    """A job that is sampled every ``interval`` seconds for ``length`` minutes, each rank at its own moment."""
+    """Job that is sampled every ``interval`` seconds for ``length`` minutes, each rank at its own moment."""
 
     random: np.random.Generator
     ranks: int = 8
@@ -84,11 +84,11 @@ class Training:
 
     @property
     def start(self) -> int:
-        """When it began."""
+        """Start of the job."""
         return NOW - self.length * MINUTE
 
     def sampled(self, change: Change = lambda _metric, _rank, _time, value: value) -> Sampled:
-        """The job, with a change to what its ranks do."""
+        """Sample the job, with a change to the values of its ranks."""
         measured = {}
         for rank in range(self.ranks):
             time = self._times()
@@ -109,7 +109,10 @@ class Training:
         return Sampled(measured, self.start, state=self.state)
 
     def slow(self, factors: dict[str, float], rank: int, since: float = 0.0) -> Sampled:
-        """The job, with a rank whose metrics are so many times those of the others from a share of its life on."""
+        """Sample the job with one slow rank.
+
+        From the share ``since`` of the job's life on, factors scale its metrics.
+        """
         begin = self.start + since * self.length * MINUTE
 
         def change(metric: str, own: int, time: np.ndarray, value: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Waiting for a state. The only place in the tests that sleeps: no test orders threads or processes by time."""
+"""Waits for a state. This is the only test module that sleeps: no test orders threads or processes by time."""
 
 import asyncio
 import time
@@ -7,13 +7,13 @@ from typing import TypeVar
 
 T = TypeVar("T")
 SECONDS = 600.0
-"""Time after which a test has hung. Wide, so that a busy machine decides no test."""
+"""Time after which a test counts as hung. It is wide, so that a busy machine decides no test."""
 _SHORTEST, _LONGEST = 0.01, 0.1
-"""Seconds between two looks. They grow while a test waits, so that its questions leave the processor to the answer."""
+"""Seconds between two polls. They grow during a wait, so that polls leave the processor to the awaited work."""
 
 
 def wait_until(condition: Callable[[], T], what: str = "it", seconds: float = SECONDS) -> T:
-    """What ``condition`` gives as soon as it is true. The deadline ends a test that would hang, and fails it."""
+    """Return the value of ``condition`` as soon as it is true. The deadline fails a test that would hang."""
     began = time.monotonic()
     while not (found := condition()):
         time.sleep(_pause(began, what, seconds))
@@ -21,14 +21,14 @@ def wait_until(condition: Callable[[], T], what: str = "it", seconds: float = SE
 
 
 def _pause(began: float, what: str, seconds: float) -> float:
-    """Return how long to wait before the next look, a tenth of the time since ``began``; fail after ``seconds``."""
+    """Return the wait before the next poll, a tenth of the time since ``began``. Fail after ``seconds``."""
     elapsed = time.monotonic() - began
     assert elapsed < seconds, f"{what} did not happen within {seconds:g} s"
     return min(max(elapsed / 10, _SHORTEST), _LONGEST)
 
 
 async def until(condition: Callable[[], T], what: str = "it", seconds: float = SECONDS) -> T:
-    """As ``wait_until``, while the event loop runs."""
+    """Return the value of ``condition`` as soon as it is true, while the event loop runs."""
     began = time.monotonic()
     while not (found := condition()):
         pause_seconds = _pause(began, what, seconds)
@@ -37,15 +37,15 @@ async def until(condition: Callable[[], T], what: str = "it", seconds: float = S
 
 
 async def turn() -> None:
-    """Let every task that is ready run once."""
+    """Run every ready task once."""
     await asyncio.sleep(0)
 
 
 async def never(seconds: float = 3_600.0) -> None:
-    """What does not end by itself within a test; or a time-out's worth, for what is to be stopped or outlasted."""
+    """Sleep longer than any test, or for ``seconds`` in a task that a test stops or outlasts."""
     await asyncio.sleep(seconds)
 
 
 def pause() -> None:
-    """A pause between two polls of something that runs by itself."""
+    """Sleep between two polls of something that needs no action of the test."""
     time.sleep(_SHORTEST)

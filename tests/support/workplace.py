@@ -1,4 +1,4 @@
-"""A storage process and worker processes in one event loop, without a listening socket."""
+"""Storage process and worker processes in one event loop, without a listening socket."""
 
 import asyncio
 import json
@@ -24,12 +24,12 @@ _IDS = re.compile(rb'"request_?id":"[^"]*"', re.IGNORECASE)
 
 
 class Workplace:
-    """A storage process and its workers in one event loop."""
+    """Storage process and its workers in one event loop."""
 
     def __init__(self, served, records):
         self.served, self.records = served, records
         self.own = 0
-        """Number of answers that workers gave themselves."""
+        """Number of answers that workers gave without the storage process."""
         self.workers: list[tuple[WorkerAnswers, Forwarder]] = []
 
     @property
@@ -49,15 +49,15 @@ class Workplace:
         return f"{BASE}/jobs/{job}/metrics?metric={metric}&{span}&step=15s&by=replica"
 
     async def ask(self, target, token=None, worker=0):
-        """Return the status and the body of an answer through a worker; None asks the storage process."""
+        """Return the status and the body of an answer from a worker; None as the worker asks the storage process."""
         return await self.send(
             "GET", target, {"Authorization": f"Bearer {token or self.served.admin.token}"}, b"", worker
         )
 
     async def send(self, method, target, headers, body=b"", worker=0, kept_open=lambda: None, receive=None):
-        """Send a request, as ``ask`` does. ``kept_open`` is called when its connection may stay open.
+        """Send a request like ``ask``. ``kept_open`` is called when its connection can stay open.
 
-        ``receive`` replaces the function that gives the body to the worker.
+        ``receive`` replaces the function that passes the body to the worker.
         """
 
         def through_worker(scope, given, send):
@@ -88,13 +88,13 @@ class Workplace:
         return reply
 
     def reader(self):
-        """Create a key and use it once, because the storage process notes the first use in ten minutes."""
+        """Create a key and use it once, because the storage process records only the first use in ten minutes."""
         key = self.served.key("reader")
         self.services.registry.keys.mark_used(key.id, self.now_ms)
         return key
 
     def note_searches(self):
-        """Return the list to which the searches of the worker are added from now on."""
+        """Return the list that records the worker's searches from now on."""
         searched, find = [], self.records.find
 
         def noting(about):
@@ -106,7 +106,7 @@ class Workplace:
 
     async def counted(self):
         """Return the number of the worker's own answers that the storage process has counted."""
-        await self.ask("/healthz")  # the worker sends its counts before this forwarded call
+        await self.ask("/healthz")  # The worker sends its counts before this forwarded call.
         return self.records.answers
 
     def add(self, answers, channel):
@@ -132,7 +132,7 @@ class Workplace:
         await until(lambda: not any(answers.is_searching for answers, _ in self.workers))
 
     async def answers_itself(self, target, token=None):
-        """Ask until the worker answers itself, at most six times: it searches for the key, the job and the series."""
+        """Ask, at most six times, until the worker answers alone: it searches for the key, the job and the series."""
         before = self.own
         for _ in range(6):
             found = await self.ask(target, token)
@@ -144,7 +144,7 @@ class Workplace:
 
 @asynccontextmanager
 async def working(folder, count=1, **options):
-    """Start a storage process with ``count`` workers."""
+    """Run a storage process with ``count`` workers."""
     served = serving(folder, **options)
     records = OwnedRecords(served.application.services)
     place = Workplace(served, records)

@@ -1,4 +1,4 @@
-"""What ``make test-clusters`` would run, and what it says of what it cannot."""
+"""Tests of ``make test-clusters``: the chosen parts, and the report of omitted ones."""
 
 import subprocess
 import sys

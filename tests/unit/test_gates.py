@@ -1,4 +1,4 @@
-"""Rules of the tests themselves."""
+"""Tests of rules for the tests themselves."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,7 @@ _SLEEP = re.compile(r"\bsleep\(")
 
 
 def test_no_test_sleeps_but_to_wait_for_a_state():
-    """A test that waits for another thread or process waits for its effect: see ``tests.support.waiting``."""
+    """A test waits for the effect of another thread or process: see ``tests.support.waiting``."""
     found = [
         f"{path.relative_to(TESTS)}:{number}"
         for path in sorted(TESTS.rglob("*.py"))
@@ -56,7 +56,7 @@ def each(either: One | Other, kind: type[One]) -> None:
 
 
 def test_mypy_refuses_a_struct_where_dataclasses_takes_a_dataclass(tmp_path):
-    """To mypy a Struct is a dataclass; ``dataclasses.replace`` of one raises TypeError: ``tests.support.structs``."""
+    """mypy treats a Struct as a dataclass, but ``dataclasses.replace`` of one raises TypeError."""
     file = tmp_path / "given.py"
     file.write_text(_GIVEN_A_STRUCT)
     found, wrong, _ = mypy.api.run(["--config-file", str(ROOT / "pyproject.toml"), "--cache-dir=/dev/null", str(file)])

@@ -1,4 +1,4 @@
-"""The guard that keeps tests on this machine."""
+"""Tests of the guard that keeps tests on this machine."""
 
 import socket
 
@@ -8,7 +8,7 @@ from tests.support.loopback import Guard, NetworkError, is_local
 
 @pytest.fixture
 def guard():
-    """One of its own: that of the run would fail this test."""
+    """Return a separate guard, because the guard of the run would fail this test."""
     return Guard()
 
 

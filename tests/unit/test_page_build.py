@@ -1,4 +1,4 @@
-"""The build of the page: an error in its source fails loudly, missing tools do not."""
+"""Tests of the page's build: an error in its source fails loudly, and missing tools do not."""
 
 import os
 import runpy
@@ -21,7 +21,7 @@ esac
 
 
 class Tree:
-    """A copy of the page's source, where a test may break it."""
+    """Copy of the page's source, which a test can break."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -37,7 +37,7 @@ class Tree:
         return done.returncode, done.stderr
 
     def stub_node(self, **environment: str) -> None:
-        """Replace Node.js by a script; CI is the error of `npm ci`."""
+        """Replace Node.js by a script. CI is the error of `npm ci`."""
         programs = self.root / "bin"
         programs.mkdir()
         for name in ("node", "npm"):
@@ -53,7 +53,7 @@ def tree(tmp_path):
 
 @pytest.fixture
 def real(tree):
-    """The tree with the real compiler and bundler."""
+    """Return the tree with the real compiler and bundler."""
     builder = runpy.run_path(str(page.BUILDER))
     if builder["find_node"]() is None or not builder["has_packages"]():
         pytest.skip("Node.js or the page's packages are not installed: make page")

@@ -1,4 +1,4 @@
-"""Numbers and lengths of time on the page: the page's own source, run by Node.js."""
+"""Tests of numbers and durations on the page: the page's own source, run by Node.js."""
 
 import json
 import re
@@ -60,11 +60,11 @@ def page() -> Iterator[Page]:
 
 SECONDS = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 MOST = {"s": 60, "m": 60, "h": 48, "d": 10**9}
-"""The count of a unit from which the next larger one is used."""
+"""Count of a unit from which the page uses the next larger one."""
 
 
 def read_back(text: str) -> tuple[float, float]:
-    """The seconds that a duration names, and the size of its last digit."""
+    """Return the seconds of a printed duration, and the size of its last digit."""
     parts = re.findall(r"(\d+)(\.\d)? ([smhd])", text)
     assert " ".join(f"{whole}{rest} {unit}" for whole, rest, unit in parts) == text
     assert int(parts[0][0]) < MOST[parts[0][2]], text
@@ -138,6 +138,6 @@ def test_a_quantity_is_near_its_value_and_below_its_next_prefix(page, value, uni
 
 
 def test_only_the_unit_of_a_ratio_is_shown_in_percent(page):
-    """Each unit of the catalogue, with the value 0.5."""
+    """Format 0.5 in each unit of the catalogue."""
     for metric in METRICS:
         assert ("%" in page.call("quantity", 0.5, metric.answer_unit)) == (metric.answer_unit == "1")

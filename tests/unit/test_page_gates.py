@@ -1,4 +1,4 @@
-"""The gates of the page's source: the unit tests pass, and the linter finds faults that have a type."""
+"""Tests of the checks of the page's source: the unit tests pass, and the linter finds faults that need types."""
 
 import runpy
 import shutil
@@ -20,7 +20,7 @@ export function useChoice(wanted: boolean): number {
 
 @pytest.fixture
 def copy(tmp_path):
-    """A copy of the page's source, with the packages of this tree."""
+    """Copy the page's source with the packages of this tree."""
     builder = runpy.run_path(str(ROOT / "web/build.py"))
     if builder["find_node"]() is None or not builder["has_packages"]():
         pytest.skip("Node.js or the page's packages are not installed: make page")

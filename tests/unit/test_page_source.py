@@ -1,4 +1,4 @@
-"""The page's source: what it is made from is pinned and names no host; what it loads comes from this server alone."""
+"""Tests of the page's source: its inputs are pinned and name no host, and it loads only from this server."""
 
 import json
 import re
@@ -16,7 +16,7 @@ def test_the_lock_file_pins_every_package_by_its_digest_and_names_no_host():
     lock = json.loads((WEB / "package-lock.json").read_text())
     packages = lock["packages"]
     for package in packages.values():
-        package.pop("funding", None)  # who may be paid, not where the package is fetched
+        package.pop("funding", None)  # the recipient of donations, not the origin of the package
     assert "://" not in json.dumps(lock)
     assert len(packages) > 3
     for name, package in packages.items():
@@ -40,7 +40,7 @@ def test_titles_are_made_from_the_catalogue():
 
 
 def test_no_list_of_metrics_is_written_by_hand():
-    """Several metrics in one file would be a second list beside the catalogue; one may choose a branch."""
+    """Several metrics in one file would duplicate the catalogue. A single metric may choose a branch."""
     for source in WEB.glob("src/**/*.ts*"):
         if source.name != "schema.d.ts":
             text = source.read_text()

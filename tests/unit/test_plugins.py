@@ -1,4 +1,4 @@
-"""Plug-ins of installed packages: the example is built and installed without a network, beside broken packages."""
+"""Tests of plug-ins of installed packages: the example, installed without a network, beside broken packages."""
 
 import json
 import os
@@ -178,7 +178,7 @@ def run(target, *arguments, **environment):
 
 @pytest.fixture(scope="module")
 def target(tmp_path_factory):
-    """A folder with the example, installed by pip without a network."""
+    """Install the example with pip into a folder, without a network."""
     folder = tmp_path_factory.mktemp("plugins")
     shutil.copytree(ROOT / "examples" / "plugin", folder / "source", ignore=shutil.ignore_patterns("__pycache__"))
     options = ["--quiet", "--no-index", "--no-build-isolation", "--no-deps", "--disable-pip-version-check"]
@@ -190,7 +190,7 @@ def target(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def mixed(target, tmp_path_factory):
-    """A folder with the example and the package acme, most of whose plug-ins are broken."""
+    """Return a folder with the example and the package acme, most of whose plug-ins are broken."""
     site = tmp_path_factory.mktemp("mixed") / "site"
     shutil.copytree(target, site)
     (site / "acme.py").write_text(MODULE)

@@ -1,4 +1,4 @@
-"""Ports for the servers of tests: reserved for one process, and never given to a connection by the kernel."""
+"""Tests of the ports of test servers: reserved for one process, and never given to a connection by the kernel."""
 
 import socket
 import subprocess

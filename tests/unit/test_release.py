@@ -1,4 +1,4 @@
-"""A release: the version in every place, the change log from fragments, and checksums."""
+"""Tests of a release: the version in every place, the change log from fragments, and checksums."""
 
 import re
 import runpy
@@ -21,7 +21,7 @@ def run(*command, cwd=None):
 
 @pytest.fixture
 def tree(tmp_path):
-    """A copy of what a release changes, with one fragment of each kind."""
+    """Copy the files that a release changes, with one fragment of each kind."""
     for place in (*RELEASE["PLACES"], "CHANGELOG.md", "changes/README.md", "changes/template.md.jinja"):
         (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / place, tmp_path / place)
@@ -93,7 +93,7 @@ exit 0
 
 @pytest.fixture
 def packable(tree, monkeypatch):
-    """The tree with a wheel in dist/, where a test chooses the programs that are installed."""
+    """Add a wheel in dist/ to the tree. A test chooses the installed programs."""
     (tree / "bin").mkdir()
     (tree / "dist").mkdir()
     (tree / f"dist/jobmeter-{jobmeter.__version__}-py3-none-any.whl").write_bytes(b"wheel")
@@ -110,7 +110,7 @@ def install(tree, *programs):
 
 
 def install_stub(tree, *tools):
-    """Programs that write down how they were called; the one whose first argument is $FAILS fails."""
+    """Install programs that record their calls. The one whose first argument is $FAILS fails."""
     for name in tools:
         (tree / "bin" / name).write_text(TOOL)
         (tree / "bin" / name).chmod(0o755)

@@ -1,4 +1,4 @@
-"""Settings from the environment and from flags."""
+"""Tests of settings from the environment and from flags."""
 
 import pytest
 

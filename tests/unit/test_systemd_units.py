@@ -1,4 +1,4 @@
-"""The units that are delivered: systemd takes them, they give the rights that the program uses, and nothing open."""
+"""Tests of the delivered units: systemd accepts them, and they grant only the rights that the program uses."""
 
 import re
 import shlex
@@ -17,11 +17,11 @@ from jobmeter.collect.doctor.rights import CAPABILITIES
 UNITS = Path(__file__).parents[2] / "deploy/systemd"
 SERVICES = sorted(UNITS.glob("*.service"))
 EXPOSED = {"jobmeter-agent.service": 35, "jobmeter-server.service": 20}
-"""Tenths of what `systemd-analyze security` may give at most; 100 is a service without any restriction."""
+"""Highest allowed score of `systemd-analyze security` in tenths; 100 is a service without any restriction."""
 
 
 def settings(path):
-    """(name, value) of each line of a unit."""
+    """Return (name, value) of each line of a unit."""
     lines = path.read_text(encoding="utf-8").splitlines()
     return [
         (name, value) for name, equals, value in (line.partition("=") for line in lines if line[:1].isupper()) if equals
@@ -30,7 +30,7 @@ def settings(path):
 
 @pytest.fixture
 def installed(tmp_path):
-    """The units with a program that exists here."""
+    """Return the units with a program that exists on this machine."""
     for unit in SERVICES:
         text = unit.read_text(encoding="utf-8").replace("/opt/jobmeter/bin/jobmeter", f"{sys.executable} -m jobmeter")
         (tmp_path / unit.name).write_text(text, encoding="utf-8")
@@ -60,7 +60,7 @@ def test_the_agent_has_the_capabilities_that_it_makes_use_of_and_no_other():
     wanted = {name for name, _ in CAPABILITIES.values()}
     assert set(named["AmbientCapabilities"].split()) == wanted
     assert set(named["CapabilityBoundingSet"].split()) == wanted
-    # Whoever may take precedence needs the system call for it.
+    # The agent may raise its priority, which needs a system call that RestrictRealtime blocks.
     assert "RestrictRealtime" not in named
     assert settings(UNITS / "agent-unprivileged.conf") == [
         ("AmbientCapabilities", ""),

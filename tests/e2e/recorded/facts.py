@@ -1,7 +1,7 @@
-"""What a recorded data folder was filled with, said once for whoever records one and for the test that reads it.
+"""Contents of a recorded data folder, shared by the recording script and the test that reads it.
 
-A folder is recorded with the program of a commit: its sources in a folder of their own, its dependencies as they are
-pinned, then ``PYTHONPATH=THOSE_SOURCES:. python tests/e2e/recorded/record.py COMMIT``.
+The program of a commit records a folder. It needs its sources in a separate folder and its pinned dependencies, then
+``PYTHONPATH=THOSE_SOURCES:. python tests/e2e/recorded/record.py COMMIT``.
 """
 
 from collections.abc import Iterator
@@ -22,14 +22,14 @@ JOB = {
 }
 LINES = [{"text": f"step {at}", "time": START + at * 1_000, "replica": "worker-0"} for at in range(50)]
 LATE = 20
-"""So many of the newest samples were written just before the program was killed: its journal alone has them."""
+"""Number of newest samples that were written just before the kill, so that only the journal contains them."""
 ENVIRONMENT = {"JOBMETER_RETENTION_RAW_DAYS": "36500", "JOBMETER_RETENTION_MINUTE_DAYS": "36500"}
 
 Fact = tuple[str, str, str, int, float]
 
 
 def facts() -> Iterator[Fact]:
-    """Replica, device, metric, time and value of each sample, in order of time."""
+    """Yield replica, device, metric, time and value of each sample, ordered by time."""
     for at in range(COUNT):
         for rank, replica in enumerate(REPLICAS):
             time = START + at * STEP
@@ -39,7 +39,7 @@ def facts() -> Iterator[Fact]:
 
 
 def csv(rows: list[Fact]) -> str:
-    """As ``jobmeter import`` reads them."""
+    """Format samples as ``jobmeter import`` reads them."""
     lines = [
         f"recorded,{replica},n{replica[-1]},{device},{metric},{time},{value!r}"
         for replica, device, metric, time, value in rows

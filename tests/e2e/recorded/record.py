@@ -1,4 +1,4 @@
-"""Records a data folder of the program that PYTHONPATH names: see ``facts``. ``python record.py COMMIT``."""
+"""Records a data folder with the program on PYTHONPATH; see ``facts``. ``python record.py COMMIT``."""
 
 import json
 import sys
@@ -20,7 +20,7 @@ def write(server: ServerProcess, text: str) -> None:
 
 
 def main() -> None:
-    """Fill a folder, stop the server, start it once more, write a little and kill it; pack what is there."""
+    """Fill a folder, stop and restart the server, write a little, kill the server, and pack the folder."""
     rows = list(facts())
     with tempfile.TemporaryDirectory() as home:
         data = Path(home) / "data"

@@ -1,7 +1,7 @@
-"""Runs in the environment of the vendor's own SDK: asks what stdin says, a JSON object a line, and prints the answers.
+"""Runs in the environment of the vendor's own SDK: performs requests of stdin, one JSON object a line.
 
-One ask: {"url", "key", "call": a method of the generated client, "path": {...}, "params" or "request": {...}, "async":
-bool}. The answer is the parsed model as JSON, or {"error", "status", "body"}.
+A request is {"url", "key", "call": a method of the generated client, "path": {...}, "params" or "request": {...},
+"async": bool}. The answer is the parsed model as JSON, or {"error", "status", "body"}.
 """
 
 import asyncio

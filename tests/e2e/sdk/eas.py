@@ -1,6 +1,6 @@
-"""Runs in an environment of the vendor's own SDK: each line of stdin is a JSON list of asks, of stdout the answers.
+"""Runs in an environment of the vendor's own SDK: reads JSON lists of requests, a list a line, and prints the answers.
 
-One ask: {"config": {...}, "operation": "create_resource_log", "path": [...], "request": {...} or null}.
+A request is {"config": {...}, "operation": "create_resource_log", "path": [...], "request": {...} or null}.
 """
 
 import json

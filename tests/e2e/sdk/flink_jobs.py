@@ -1,6 +1,6 @@
-"""Submits jobs to a Flink: flink_jobs.py HOST PORT NAME..., run by an environment that has ``apache-flink``.
+"""Submits jobs to a Flink: flink_jobs.py HOST PORT NAME..., in an environment with ``apache-flink``.
 
-Prints the ids of the jobs by their names, as JSON, in its last line.
+Its last line of output contains the job ids by name, as JSON.
 """
 
 import json
@@ -51,7 +51,7 @@ PLAIN = (
 
 
 def submit(host: str, port: str, name: str) -> Any:
-    """The job's client."""
+    """Submit a job and return its client."""
     configuration = Configuration()
     options = {
         "execution.target": "remote",

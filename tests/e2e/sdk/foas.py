@@ -1,8 +1,8 @@
-"""Runs in the environment of the vendor's own SDK: one ask (JSON) a line of stdin, one answer a line of stdout.
+"""Runs in the environment of the vendor's own SDK: reads a request (JSON) a line, and prints an answer a line.
 
-One ask: {"endpoint", "key", "secret", "sts": "...", "call": "GetInstanceMetric", "set": {"projectName": "p", ...},
-"content_type": "application/json", "accept": "XML" | "RAW" | "JSON"}. With ``accept`` the call that leaves errors alone
-is used, else ``do_action_with_exception``, as the SDK's own examples do.
+A request is {"endpoint", "key", "secret", "sts": "...", "call": "GetInstanceMetric", "set": {"projectName": "p", ...},
+"content_type": "application/json", "accept": "XML" | "RAW" | "JSON"}. With ``accept`` the script uses the call that
+does not parse errors, otherwise ``do_action_with_exception``, as in the SDK's own examples.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Which of random runs MLflow's own SearchUtils finds, in which order: JSON from standard input to standard output."""
+"""Lists which random runs MLflow's own SearchUtils finds, in order: JSON from standard input to standard output."""
 
 import json
 import sys
@@ -32,7 +32,7 @@ EXAMPLE = run_of({"id": "r", "user": "", "status": "", "start": 0, "end": 0, "me
 def answer(case):
     runs = [run_of(one) for one in case["runs"]]
     try:
-        # Otherwise a condition is checked only where the ones before it hold.
+        # Without this, MLflow checks a condition only if the earlier ones hold.
         for clause in SearchUtils.parse_search_filter(case["filter"]):
             SearchUtils._does_run_match_clause(EXAMPLE, clause)
         found = SearchUtils.sort(SearchUtils.filter(runs, case["filter"]), case["order"])

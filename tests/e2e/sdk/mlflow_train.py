@@ -1,4 +1,4 @@
-"""A program that logs with MLflow, and knows nothing of Jobmeter: what it reads back goes to standard output."""
+"""Program that logs with MLflow and knows nothing of Jobmeter. It prints what it reads back."""
 
 import json
 import math
@@ -13,7 +13,7 @@ from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 
 PAUSE = threading.Event()
-"""Event that nobody sets: the program trains, or waits for a thread of MLflow, for the time of a wait."""
+"""Event that is never set. A timed wait on it stands for training, or waits for a thread of MLflow."""
 NAMES = {"val/top 1": 0.5, "é:x": -2.0, "a.b-c_d": 3.0, "step": 4.0}
 
 
@@ -79,7 +79,7 @@ def refused_file(run):
 
 
 def steps(count):
-    """Log steps as fast as the server takes them; a line for each that it has acknowledged."""
+    """Log steps as fast as the server accepts them. Print a line for each acknowledged step."""
     with mlflow.start_run(run_name="steps") as run:
         print(run.info.run_id, flush=True)
         for step in range(count):

@@ -1,8 +1,8 @@
-"""Runs in the environment of the vendor's own SDK: asks what stdin says (JSON lines), prints what came (JSON lines).
+"""Runs in the environment of the vendor's own SDK: reads requests and prints answers, as JSON lines.
 
-One ask: {"call": "ShowTrainingJobMetrics", "request": {...}, "body": {...}, "url", "way": "endpoints" | "region" |
+A request is {"call": "ShowTrainingJobMetrics", "request": {...}, "body": {...}, "url", "way": "endpoints" | "region" |
 "environment" | "file" | "iam", "key": [id, secret], "project", "algorithm", "derived": bool, "security_token",
-"headers": {...}, "asynchronous": bool}. ``way`` is how the endpoint is told; ``headers`` are added to the request.
+"headers": {...}, "asynchronous": bool}. ``way`` is the way to set the endpoint; ``headers`` are added to the request.
 """
 
 import json
@@ -54,7 +54,7 @@ def _client(ask):
     if way == "endpoints":
         return builder.with_endpoints([ask["url"]]).build()
     if way in {"environment", "file"}:
-        # A program that names a region of the vendor, unchanged.
+        # For an unchanged program that names a region of the vendor.
         name, value = (REGION, ask["url"]) if way == "environment" else (FILE, ask["file"])
         os.environ[name] = value
         try:
@@ -70,7 +70,7 @@ def _snake(name):
 
 def _call(ask):
     name, client = ask["call"], _client(ask)
-    if name == "ShowObsUrlOfTrainingJobLogs":  # documented, but without a method
+    if name == "ShowObsUrlOfTrainingJobLogs":  # documented, but the SDK has no method
         return client.do_http_request(
             method="GET",
             resource_path="/v2/{project_id}/training-jobs/{training_job_id}/tasks/{task_id}/logs/url",
@@ -114,5 +114,5 @@ def _answer(ask):
 
 
 for line in sys.stdin:
-    # The SDK reads numbers of free objects as Decimal.
+    # The SDK parses numbers of free-form objects as Decimal.
     print(json.dumps(_answer(json.loads(line)), default=float), flush=True)

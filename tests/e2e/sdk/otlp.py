@@ -1,6 +1,6 @@
-"""Runs in the environment of OpenTelemetry's own SDK: a program that measures itself, set up by OTEL_* alone.
+"""Runs in the environment of OpenTelemetry's own SDK: a program with metrics, configured by OTEL_* alone.
 
-``otlp.py http/protobuf|grpc ROUNDS``; says as JSON whether each export was answered with success, and what was logged.
+``otlp.py http/protobuf|grpc ROUNDS`` prints as JSON whether each export succeeded, and the log messages.
 """
 
 import json

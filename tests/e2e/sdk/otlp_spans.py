@@ -1,8 +1,8 @@
-"""Runs in the environment of OpenTelemetry's SDK: spans that are given, by its own exporter; set up by variables.
+"""Runs in the environment of OpenTelemetry's SDK: exports given spans with its own exporter, configured by variables.
 
-On a line of stdin {"way", "variables": {...}, "traces": [{"resource": {...}, "spans": [{"name", "start_ns", "end_ns",
-"attributes", "events", "message"}]}]}: the first span of a trace is the root, the others are below it. On a line of
-stdout what the exporter said of each span, and the ids.
+It reads {"way", "variables": {...}, "traces": [{"resource": {...}, "spans": [{"name", "start_ns", "end_ns",
+"attributes", "events", "message"}]}]} from a line of stdin. The first span of a trace is the root of the others. It
+prints a line with the exporter's result for each span, and the ids.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Runs in the environment of OpenTelemetry's SDK: spans and log records by its own exporters; set up by variables."""
+"""Runs in the environment of OpenTelemetry's SDK: exports spans and log records, configured by variables."""
 
 import json
 import logging

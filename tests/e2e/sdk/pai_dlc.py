@@ -1,10 +1,10 @@
-"""Runs in the environment of the vendor's own SDKs: asks what a line says (a JSON list), prints what came (another).
+"""Runs in the environment of the vendor's own SDKs: reads a JSON list of requests a line, and prints a list of answers.
 
-One ask: {"config": {...}, "product": "dlc" | "cms" | "eflo", "call": "get_job_metrics", "args": ["dlc1"],
+A request is {"config": {...}, "product": "dlc" | "cms" | "eflo", "call": "get_job_metrics", "args": ["dlc1"],
 "request": {...}, "async": bool, "pages": bool, "anonymous": bool, "date": "...", "nonce": "...", "retry": {...}}.
-``call`` is the client's own method; ``request``, in the vendor's field names, becomes its request object, where it
-takes one. ``date`` and ``nonce`` replace what the SDK would send; ``retry`` are its options for trying again.
-``pages`` gives a list: the answers to all pages that NextToken leads to. Works with both generations of the core.
+``call`` is a method of the client. ``request``, in the vendor's field names, becomes its request object if it takes
+one. ``date`` and ``nonce`` replace the SDK's own values; ``retry`` contains its retry options. ``pages`` returns a list
+of the answers to all pages that NextToken leads to. The script works with both generations of the core.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ try:
 except ImportError:
     eflo = Eflo = None
 
-try:  # from tea-openapi 0.4 on
+try:  # since tea-openapi 0.4
     from alibabacloud_tea_openapi import utils_models as core
     from alibabacloud_tea_openapi.utils import Utils
     from darabonba.runtime import RuntimeOptions

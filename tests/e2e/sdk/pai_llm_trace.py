@@ -1,6 +1,6 @@
-"""Runs in the environment of the vendor's own SDK: each line of stdin is a JSON list of asks, of stdout the answers.
+"""Runs in the environment of the vendor's own SDK: reads a JSON list of requests a line, and prints the answers.
 
-One ask: {"config": {...}, "operation": "list_traces_datas", "request": {...} or null, "async": bool}.
+A request is {"config": {...}, "operation": "list_traces_datas", "request": {...} or null, "async": bool}.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
-"""Runs in an environment of the vendor's own SDK, of either generation: a line is a JSON list of asks, or the answers.
+"""Runs in an environment of the vendor's own SDK, of either generation: reads a JSON list of requests, prints answers.
 
-One ask: {"config": {...}, "operation": "get_user_view_metrics", "path": [...], "request": {...}, "async": bool}.
+A request is {"config": {...}, "operation": "get_user_view_metrics", "path": [...], "request": {...}, "async": bool}.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""Runs in the environment of `truss`: each line of stdin is a JSON list of arguments of the command.
+"""Runs in the environment of `truss`: each line of stdin is a JSON list of command arguments.
 
-Every command runs in a process of its own, forked once the program has been loaded, as loading it is most of the work.
-``{"environment": {...}, "arguments": [...]}`` adds variables. What it printed and how it ended is printed as JSON.
+Every command runs in its own process, forked after the program is loaded, because loading takes most of the time.
+``{"environment": {...}, "arguments": [...]}`` adds variables. The script prints the output and the exit status as JSON.
 """
 
 import json

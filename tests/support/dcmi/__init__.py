@@ -1,4 +1,4 @@
-"""A fake of Huawei's library below the binding: ``library.c``, compiled, and the files that say what it answers."""
+"""Fake of Huawei's DCMI library: the compiled ``library.c``, and the files with its answers."""
 
 import ctypes
 import os
@@ -29,9 +29,9 @@ BUSY = {
 
 
 class FakeDcmi:
-    """Driver of a machine with NPUs: its library, their files in /dev, and what each chip answers.
+    """Driver of a machine with NPUs: its library, the files in /dev, and the answers of each chip.
 
-    ``second``: the library has the second interface alone.
+    ``second`` limits the library to its second interface.
     """
 
     def __init__(self, folder: Path, chips: int, *, second: bool = False) -> None:
@@ -48,7 +48,10 @@ class FakeDcmi:
             (self.dev / f"davinci{chip}").touch()
 
     def set(self, chip: int, **answers: str) -> None:
-        """Set answers of a chip by the names of the calls; ``NAME__code`` is a code, ``NAME__hangs`` lets it hang."""
+        """Set answers of a chip by call name.
+
+        ``NAME__code`` sets the return code, and ``NAME__hangs`` makes the call hang.
+        """
         folder = self.answers / str(chip)
         folder.mkdir(exist_ok=True)
         for name, text in answers.items():
@@ -57,12 +60,12 @@ class FakeDcmi:
             path.with_suffix(".part").replace(path)
 
     def unset(self, chip: int, *names: str) -> None:
-        """Remove answers."""
+        """Remove answers of a chip."""
         for name in names:
             (self.answers / str(chip) / name.replace("__", ".")).unlink(missing_ok=True)
 
     def remove(self, chip: int) -> None:
-        """Take a chip out of the library's list."""
+        """Remove a chip from the library's list."""
         shutil.rmtree(self.answers / str(chip))
 
     def load(self) -> ctypes.CDLL | None:
@@ -71,6 +74,6 @@ class FakeDcmi:
 
     @property
     def overlaps(self) -> int:
-        """Number of calls that began while another one was running."""
+        """Number of calls that began during another call."""
         path = self.answers / "overlaps"
         return len(path.read_text()) if path.exists() else 0

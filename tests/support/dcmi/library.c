@@ -29,7 +29,7 @@ static int read_list(int chip, const char *name, const char *end, long long *val
     fclose(file);
     return found;
 }
-/* The numbers of a call, or its code where the result is negative. */
+/* Stores the numbers of a call in `values`. Returns their count, or a negative error code. */
 static int answer(int chip, const char *name, long long *values, int most) {
     char path[512];
     long long code;
@@ -42,7 +42,7 @@ static int answer(int chip, const char *name, long long *values, int most) {
     usleep(200);
     path_of(path, chip, name, ".hangs");
     if (!access(path, F_OK)) {
-        __atomic_fetch_sub(&inside, 1, __ATOMIC_SEQ_CST); /* it waits for the device alone */
+        __atomic_fetch_sub(&inside, 1, __ATOMIC_SEQ_CST); /* a hanging call no longer counts as running */
         while (!access(path, F_OK)) usleep(1000);
         __atomic_fetch_add(&inside, 1, __ATOMIC_SEQ_CST);
     }
@@ -128,7 +128,7 @@ NUMBER(voltage)
 NUMBER(health)
 NUMBER(network_health)
 
-/* Lines of kind and number. */
+/* Reads the number of a kind from lines of kind and number. */
 static int of_kind(int chip, const char *name, int kind, unsigned *value) {
     long long values[64];
     int found = answer(chip, name, values, 64);

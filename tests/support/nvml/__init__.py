@@ -1,6 +1,6 @@
-"""A fake of NVIDIA's library below the binding: ``library.c``, compiled, and the file that says what it does.
+"""Fake of NVIDIA's NVML library: the compiled ``library.c``, and the file that controls it.
 
-The real ``nvidia-ml-py`` loads it as it loads the driver's, in this process or in another one (``environment``).
+The real ``nvidia-ml-py`` loads it like the driver's library, in this process or in another one (``environment``).
 """
 
 import ctypes
@@ -26,13 +26,13 @@ _MADE = Path(__file__).parents[3] / ".cache" / "fake-nvml"
 _FLAGS = ("-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", "-shared", "-fPIC", "-fvisibility=hidden")
 _DEVICES, _PROCESSES, _FIELDS, _METRICS, _INSTANCES, _EVENTS = 16, 16, 128, 128, 8, 64
 ACCOUNTED = 32
-"""Processes that the accounting of a device remembers."""
+"""Number of processes that the accounting of a device remembers."""
 NO_INSTANCE = 0xFFFFFFFF
 XID_EVENT = 0x8
 
 
 class Call(IntEnum):
-    """The calls of a device; ``EVERY`` stands for all of them."""
+    """Calls of a device. ``EVERY`` stands for all of them."""
 
     EVERY = 0
     HANDLE = 1
@@ -81,7 +81,7 @@ class Call(IntEnum):
 
 
 class LibraryCall(IntEnum):
-    """The calls of the library itself."""
+    """Calls of the library."""
 
     INIT = 0
     SHUTDOWN = 1
@@ -192,7 +192,7 @@ class _Control(ctypes.Structure):
 
 
 def _compiled(version: str) -> bytes:
-    """The library of that version, compiled once for all tests; skips the test where there is no compiler."""
+    """Return the library of that version, compiled once for all tests. Skip the test without a compiler."""
     needs("cc")
     flags = [*_FLAGS, f'-DFAKE_VERSION="{version}"', f"-Wl,-soname,{LIBRARY}"]
     made = _MADE / hashlib.sha256(SOURCE.read_bytes() + " ".join(flags).encode()).hexdigest()
@@ -205,7 +205,7 @@ def _compiled(version: str) -> bytes:
 
 
 class FakeDevice:
-    """A GPU, in NVML's units. The values are those of a busy H200; a test sets others."""
+    """GPU in NVML's units. Its initial values are typical of a busy H200."""
 
     def __init__(self, data: _Device, index: int) -> None:
         self._data = data
@@ -249,7 +249,7 @@ class FakeDevice:
         return bytes(self._data.uuid).decode()
 
     def set(self, **values: Any) -> None:
-        """Set values by the names of the members of ``struct device``."""
+        """Set values by the member names of ``struct device``."""
         for name, value in values.items():
             if isinstance(value, tuple):
                 for at, one in enumerate(value):
@@ -258,7 +258,7 @@ class FakeDevice:
                 setattr(self._data, name, value.encode() if isinstance(value, str) else value)
 
     def set_fields(self, values: Mapping[tuple[int, int], float], code: int = 0) -> None:
-        """The fields that the device has: whole numbers as unsigned long long, others as double."""
+        """Set the fields of the device: whole numbers as unsigned long long, others as double."""
         for at, ((number, scope), value) in enumerate(values.items()):
             one = self._data.field[at]
             one.id, one.scope, one.code = number, scope, code
@@ -267,20 +267,23 @@ class FakeDevice:
         self._data.fields = len(values)
 
     def set_samples(self, at_us: int, kernels: Sequence[int], memory: Sequence[int]) -> None:
-        """Set the newest samples of utilization in percent: one each 100 ms from that time (µs) on."""
+        """Set the newest utilization samples in percent, 100 ms apart from that time (µs) on."""
         for place, values in enumerate((kernels, memory)):
             for at in range(8):
                 self._data.sampled[place][at] = values[at] if at < len(values) else 101
         self._data.sampled_at = at_us
 
     def set_profile(self, values: Mapping[int, float]) -> None:
-        """The GPM metrics that the device has, in percent."""
+        """Set the GPM metrics of the device, in percent."""
         for number in range(_METRICS):
             self._data.metric[number].code = 0 if number in values else 3
             self._data.metric[number].value = values.get(number, 0.0)
 
     def split(self, *instances: tuple[int, int, int]) -> None:
-        """Turn MIG on, with instances of (GPU instance, place, slices of seven); its activity is the slices' share."""
+        """Enable MIG with instances (GPU instance, place, slices of seven).
+
+        Their activity is their share of the slices.
+        """
         self._data.mig = 1
         for at in range(_INSTANCES):
             one = self._data.instance[at]
@@ -292,17 +295,17 @@ class FakeDevice:
                 one.used, one.total, one.share = 2**30 * one.slices, 2**34 * one.slices, one.slices / 7
 
     def hold(self, *memory: tuple[int, int]) -> None:
-        """Set the memory of the instances of ``split``, in order: bytes in use and total bytes."""
+        """Set the memory of the instances of ``split`` in order: used and total bytes."""
         for one, (used, total) in zip(self._data.instance, memory, strict=False):
             one.used, one.total = used, total
 
     def run_in(self, *places: int) -> None:
-        """Put each process of ``run``, in its order, into the instance at a place of ``split``."""
+        """Assign the processes of ``run``, in order, to places of ``split``."""
         for at, place in enumerate(places):
             self._data.process[at].instance = place + 1
 
     def run(self, *processes: tuple[int, int], mps: Iterable[tuple[int, int]] = ()) -> None:
-        """The processes with a context, (pid, bytes); None of them works until ``work`` says so."""
+        """Set the processes with a context, as (pid, bytes). They are idle until ``work``."""
         both = [(*one, 0) for one in processes] + [(*one, 1) for one in mps]
         for at, (pid, memory, shared) in enumerate(both):
             one = self._data.process[at]
@@ -310,7 +313,10 @@ class FakeDevice:
         self._data.processes = len(both)
 
     def work(self, **shares: int) -> None:
-        """Processes that worked since the last call, ``p7=80``: process 7 for 80 percent; the others were idle."""
+        """Set the processes that worked since the last call.
+
+        ``p7=80`` means process 7 at 80 percent; others were idle.
+        """
         for at in range(self._data.processes):
             one = self._data.process[at]
             one.busy = f"p{one.pid}" in shares
@@ -318,48 +324,48 @@ class FakeDevice:
                 one.share, one.stamp = shares[f"p{one.pid}"], time.time_ns() // 1_000
 
     def account(self, *, on: bool) -> None:
-        """Turn the accounting of processes on or off. The driver forgets all processes when it is turned off."""
+        """Switch the accounting of processes. Switching it off makes the driver forget all processes."""
         self._data.accounting = on
         self._data.accounted_ever = self._data.accounted_ever if on else 0
 
     def begin(self, pid: int, began: float | None = None) -> None:
-        """Let a process open the device, at a time in seconds since the epoch, by default now."""
+        """Record that a process opened the device, at a time in seconds since the epoch, by default now."""
         if self._data.accounting:
             one = self._data.accounted[self._data.accounted_ever % ACCOUNTED]
             one.pid, one.running, one.start = pid, 1, int((time.time() if began is None else began) * 1e6)
             self._data.accounted_ever += 1
 
     def end(self, pid: int, seconds: float, busy: int) -> None:
-        """Let the process end that has had the device open for some seconds, and computed for a percentage of these."""
+        """Record the end of a process that had the device open for some seconds, busy for a share in percent."""
         for one in self._data.accounted:
             if one.pid == pid and one.running:
                 one.running, one.time, one.busy = 0, int(seconds * 1_000), busy
 
     def fail(self, code: int, *calls: Call) -> None:
-        """Let calls return that code, by default every one; 0: they answer again."""
+        """Make calls, by default all of them, return that code. Code 0 makes them succeed."""
         for call in calls or (Call.EVERY,):
             self._data.codes[call] = code
 
     def answer(self) -> None:
-        """Let every call answer again."""
+        """Make every call succeed."""
         self.fail(0, *Call)
         self.block(0, *Call)
 
     def block(self, blocks: int, *calls: Call) -> None:
-        """Let calls block while it is 1."""
+        """Block calls while ``blocks`` is 1."""
         for call in calls or (Call.EVERY,):
             self._data.blocks[call] = blocks
 
     def calls(self, call: Call) -> int:
-        """How often it was called."""
+        """Return the number of calls of that kind."""
         return int(self._data.counts[call])
 
 
 class FakeNvml:
-    """The driver of a machine: its library in a folder, and what the library and each device do.
+    """Driver of a machine: its library in a folder, and the behaviour of the library and of each device.
 
-    ``install`` puts the library there. A process finds it by the variables of ``environment``, also where they were set
-    after its start. ``close`` lets every call return, and closes its readers.
+    ``install`` adds the library to the folder. A process finds it by the variables of ``environment``, even if they are
+    set after its start. ``close`` lets every call return, and closes its readers.
     """
 
     def __init__(self, folder: Path, devices: int = 1, version: str = VERSION) -> None:
@@ -373,17 +379,17 @@ class FakeNvml:
         self._control.longest = 20
         self.devices = [FakeDevice(self._control.device[index], index) for index in range(_DEVICES)][:devices]
         self.readers: list[Callable[[], object]] = []
-        """What closes those that read it, at the end of a test."""
+        """Functions that close the readers of the library at the end of a test."""
         self.set_count(devices)
         self.load_driver(version)
 
     @property
     def environment(self) -> dict[str, str]:
-        """The variables with which another process finds it."""
+        """Environment variables by which another process finds the library."""
         return {"FAKE_NVML": str(self.file), "LD_LIBRARY_PATH": str(self.folder)}
 
     def install(self, version: str = VERSION) -> None:
-        """Install the library of a version as a driver's package does: a file of its own, and the link to it."""
+        """Install a version of the library as a driver package does: a file, and the link to it."""
         self.folder.mkdir(exist_ok=True)
         file = self.folder / f"libnvidia-ml.so.{version}"
         file.with_suffix(".part").write_bytes(_compiled(version))
@@ -393,19 +399,19 @@ class FakeNvml:
         link.replace(self.folder / LIBRARY)
 
     def load_driver(self, version: str) -> None:
-        """Load the kernel's driver of a version; empty: none is loaded."""
+        """Load the kernel driver of a version; empty unloads it."""
         self._control.driver = version.encode()
 
     def set_count(self, devices: int) -> None:
-        """How many devices the library has."""
+        """Set the number of devices."""
         self._control.count = devices
 
     def fail(self, code: int, call: LibraryCall = LibraryCall.INIT) -> None:
-        """Let a call of the library return that code."""
+        """Make a call of the library return that code."""
         self._control.codes[call] = code
 
     def block(self, blocks: int, call: LibraryCall = LibraryCall.INIT) -> None:
-        """Let a call of the library block while it is 1."""
+        """Block a call of the library while ``blocks`` is 1."""
         self._control.blocks[call] = blocks
 
     def happen(self, index: int, data: int, kind: int = XID_EVENT, instance: tuple[int, int] | None = None) -> None:
@@ -417,7 +423,7 @@ class FakeNvml:
 
     @property
     def unread(self) -> int:
-        """Number of events that no call of nvmlEventSetWait has returned."""
+        """Number of events that nvmlEventSetWait has not yet returned."""
         return int(self._control.happened - self._control.read)
 
     @property
@@ -427,30 +433,30 @@ class FakeNvml:
 
     @property
     def wait_ms(self) -> int:
-        """Timeout in milliseconds of the last call of nvmlEventSetWait. This library waits 20 ms at most."""
+        """Timeout (ms) of the last call of nvmlEventSetWait. This library waits at most 20 ms."""
         return int(self._control.asked)
 
     @property
     def sets(self) -> int:
-        """Number of event sets that were not freed."""
+        """Number of unfreed event sets."""
         return int(self._control.sets)
 
     def idle_code(self, code: int) -> None:
-        """What a question after the work of processes returns where none worked: 6, or 0 of some drivers."""
+        """Set the return code of utilization queries without a busy process: 6, or 0 as with some drivers."""
         self._control.idle_code = code
 
     def calls(self, call: LibraryCall) -> int:
-        """How often the library was called so."""
+        """Return the number of calls of that kind."""
         return int(self._control.counts[call])
 
     @property
     def misuse(self) -> int:
-        """Calls with a dead handle, with a GPM sample that was given back, or with two that do not belong together."""
+        """Number of calls with a dead handle, a freed GPM sample, or two GPM samples that do not belong together."""
         return int(self._control.misuse)
 
     @property
     def samples(self) -> int:
-        """GPM samples that were not given back."""
+        """Number of unfreed GPM samples."""
         return int(self._control.samples)
 
     def unblock(self) -> None:
@@ -461,6 +467,6 @@ class FakeNvml:
             device.block(0, *Call)
 
     def close(self) -> None:
-        """Let every call return, and close what reads it: a library that stays loaded is found by the next test."""
+        """Let every call return, and close the readers. A library that stays loaded would be found by the next test."""
         self.unblock()
         wait_until(lambda: all(reader() is not False for reader in self.readers), "the return of every call")

@@ -1,8 +1,8 @@
 /* A stand-in for NVIDIA's libnvidia-ml.so.1 that behaves as nvml.h says, for the real binding to load.
 
-   A test sets everything in a file that the library maps, named by FAKE_NVML: what each device answers to each call, the
-   code that a call returns instead, and which calls block. Handles die with nvmlShutdown; two GPM samples make a value
-   only where both are of one device and of one session. What a caller does wrong is counted in `misuse`. */
+   The library maps the file FAKE_NVML, in which a test sets the answers of each device, error codes of calls, and
+   blocking calls. Handles become invalid with nvmlShutdown. Two GPM samples make a value only if both belong to one
+   device and one session. `misuse` counts errors of the caller. */
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -27,7 +27,7 @@
 enum { SUCCESS = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7,
        DRIVER_NOT_LOADED = 9, TIMEOUT = 10, LIB_RM_VERSION_MISMATCH = 18 };
 
-/* The calls of a device, in the order of `Call` in __init__.py. EVERY stands for all that take a handle. */
+/* The calls of a device, in the order of `Call` in __init__.py. EVERY stands for all calls that take a handle. */
 enum { EVERY, HANDLE, UUID, MINOR, NAME, UTILIZATION, MEMORY, MEMORY_V2, POWER, POWER_LIMIT, ENERGY, TEMPERATURE, FAN,
        CLOCK, MAX_CLOCK, P_STATE, ENCODER, DECODER, ECC, REMAPPED, REPLAYS, FIELD_VALUES, GPM_SUPPORT, GPM_SAMPLE,
        PROCESS_LIST, MPS_LIST, PROCESS_UTILIZATION, PROCESS_LIST_V2, MPS_LIST_V2, LINK, MAX_LINK, PCI, SERIAL, MIG, SAMPLED, MARGIN,
@@ -65,7 +65,7 @@ struct control {
     struct event event[EVENTS];
     struct device device[DEVICES];
 };
-struct handle { uint32_t session, index, part; };  /* part: 0 a GPU, N + 1 its instance N */
+struct handle { uint32_t session, index, part; };  /* part: 0 is the GPU, N + 1 its instance N */
 struct sample { uint32_t used, filled, session, index, turn, part; };
 
 static struct control *control;
@@ -85,14 +85,14 @@ static void count(uint32_t *counter) { __atomic_add_fetch(counter, 1, __ATOMIC_S
 static int misused(int code) { count(&control->misuse); return code; }
 static void wait_for(volatile uint32_t *block) { while (*block) usleep(1000); }
 
-/* One call of the library itself. */
+/* Counts a call of the library, and returns its code. */
 static int library_call(int call) {
     if (!control && !(control = map())) return DRIVER_NOT_LOADED;
     count(&control->counts[call]);
     wait_for(&control->blocks[call]);
     return control->codes[call];
 }
-/* One call of a device: its code, SUCCESS where it answers. */
+/* Counts a call of a device, and returns its code; SUCCESS if it answers. */
 static int enter(struct handle *handle, int call, struct device **found) {
     if (!control || !open_count) return UNINITIALIZED;
     if (!handle) return misused(INVALID_ARGUMENT);
@@ -328,7 +328,7 @@ EXPORT int nvmlDeviceGetMPSComputeRunningProcesses_v2(struct handle *handle, uns
     return list(handle, MPS_LIST_V2, 1, room, infos);
 }
 
-/* "One sample for each process that had some non-zero utilization since the time": none is NOT_FOUND, or SUCCESS. */
+/* "One sample for each process that had some non-zero utilization since the time". Without any: NOT_FOUND or SUCCESS. */
 struct utilization_sample { unsigned pid; unsigned long long stamp; unsigned sm, memory, encoder, decoder; };
 EXPORT int nvmlDeviceGetProcessUtilization(struct handle *handle, struct utilization_sample *out, unsigned *room,
                                            unsigned long long since) {
@@ -346,7 +346,7 @@ EXPORT int nvmlDeviceGetProcessUtilization(struct handle *handle, struct utiliza
     return code;
 }
 
-/* The samples since a time, a sample each 100 ms; none is NOT_FOUND. */
+/* Samples since a time, one every 100 ms; NOT_FOUND without any. */
 struct value_sample { unsigned long long stamp; uint64_t value; };
 EXPORT int nvmlDeviceGetSamples(struct handle *handle, unsigned kind, unsigned long long since, int *type, unsigned *room,
                                 struct value_sample *out) {
@@ -390,7 +390,8 @@ EXPORT int nvmlDeviceGetNvLinkState(struct handle *handle, unsigned link, unsign
     return SUCCESS;
 }
 
-/* Accounting: off by default, and always with MIG. A ring of the newest processes; of several with one number the newest. */
+/* Accounting: off by default, and always off with MIG. A ring keeps the newest processes. Of several processes with one
+   process id it answers for the newest. */
 static struct accounted *accounted_of(struct device *device, uint32_t back) {
     return back < device->accounted_ever && back < ACCOUNTED
                ? &device->accounted[(device->accounted_ever - 1 - back) % ACCOUNTED] : NULL;
@@ -540,7 +541,7 @@ EXPORT int nvmlGpmMetricsGet(struct gpm_question *question) {
     return SUCCESS;
 }
 
-/* An event set belongs to a session. It gets the events of the GPUs registered in it; other events are lost. */
+/* An event set belongs to a session. It receives the events of its registered GPUs; other events are lost. */
 static struct set { uint32_t session, used, waits; uint64_t types[DEVICES]; } set;
 EXPORT int nvmlEventSetCreate(struct set **found) {
     if (!open_count) return UNINITIALIZED;

@@ -1,4 +1,4 @@
-"""A fixed clock, a vault, a registry, and an authenticator on them."""
+"""Fixtures with a fixed clock, a vault, a registry, and their authenticator."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +16,7 @@ NOW_MS = 1_795_188_836_000
 
 
 class FixedClock:
-    """A clock that tests set."""
+    """Clock that tests set."""
 
     def __init__(self) -> None:
         self.ms = NOW_MS
@@ -47,7 +47,7 @@ def registry(tmp_path: Path) -> Iterator[Registry]:
 
 @pytest.fixture
 def authenticator(registry: Registry, vault: Vault, clock: FixedClock) -> Authenticator:
-    # The memory of nonces begins a day before, as that of a server that has run for a while.
+    # The nonce memory begins a day earlier, like the memory of a server that has run for a while.
     clock.ms -= 86_400_000
     made = Authenticator(registry.keys, vault, clock)
     clock.ms += 86_400_000

@@ -1,4 +1,4 @@
-"""The audit line of a refusal."""
+"""Tests of the audit line of a refusal."""
 
 import json
 from pathlib import Path

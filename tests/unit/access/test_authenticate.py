@@ -1,4 +1,4 @@
-"""From calls to principals: every credential that holds, and every way in which one does not."""
+"""Tests of authentication: every valid credential, and every way in which one is invalid."""
 
 import hashlib
 import hmac
@@ -239,7 +239,7 @@ def test_the_last_uses_that_are_remembered_are_bounded(
 
 
 class Counted:
-    """Keys whose calls are counted, and whose reads do not have the last use yet."""
+    """Keys that count reads. Their reads lack the last use at first."""
 
     def __init__(self, inner: KeyTable) -> None:
         self.inner = inner
@@ -318,7 +318,7 @@ def test_keys_that_were_confirmed_lately_hold_while_the_registry_is_away(
     for _ in range(int(OUTAGE_SECONDS)):
         clock.ms += 1000
         assert cached.authenticate(bearer(key.token), TOKENS).id == key.id
-    # What was revoked here does not come back, and nobody is let in whom the registry did not confirm.
+    # A key revoked here stays revoked, and a key that the registry did not confirm is refused.
     cached.forget(other.id)
     for token in (other.token, never.token, "jm_nobody"):
         with pytest.raises(UnavailableError):

@@ -59,7 +59,7 @@ def test_after_the_stated_wait_a_key_may_always_begin(steps, a_minute):
         allowance.spend("a", cost)
         spent += cost
     passed = (clock.time_ms - SetClock().time_ms) / 60_000
-    # Never more than what came in, one full minute to begin with, and what the last question took too much.
+    # The bound is the income, one full minute at the beginning, and the excess of the last question.
     assert spent <= a_minute * (1 + passed) + 500
 
 

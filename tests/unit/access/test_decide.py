@@ -1,4 +1,4 @@
-"""Who may do what: the whole table, written out once more."""
+"""Tests of permissions: the whole table of roles and actions, written a second time."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What proxies say of a call counts only where they are trusted."""
+"""Tests of forwarding headers: they count only from trusted proxies."""
 
 from ipaddress import ip_address
 
@@ -40,16 +40,16 @@ def url(made, configured=None):
     tls=st.booleans(),
 )
 def test_the_client_is_the_last_address_that_no_trusted_proxy_has(stranger, chain, forged, with_port, appended, tls):
-    """The chain, as RFC 7239 and the usual proxies have it: each appends the address that it was called from."""
+    """The chain follows RFC 7239 and common proxies: each appends the address of its caller."""
     hops = [*forged, f"[{stranger}]:4711" if with_port and ":" in stranger else stranger, *chain[:-1]]
     outer = "https" if tls else "http"
-    # Inside nobody speaks TLS: a proxy that appends says so of its own connection.
+    # The internal network has no TLS: an appending proxy states that of its own connection.
     schemes = ", ".join([*["https"] * len(forged), outer, *["http"] * (len(chain) - 1)]) if appended else outer
     made = call(chain[-1], x_forwarded_for=", ".join(hops), x_forwarded_proto=schemes, x_forwarded_host="out.example")
     found = TrustedProxies.parse(TRUSTED).resolve_call(made)
     assert ip_address(found.client) == ip_address(stranger)
     assert url(found) == f"{outer}://out.example"
-    assert found.headers == made.headers  # signatures are made over what came
+    assert found.headers == made.headers  # signatures cover the original request
 
 
 @given(STRANGER, st.sampled_from(["", "127.0.0.1", "10.0.0.0/8"]))

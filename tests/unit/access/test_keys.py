@@ -1,4 +1,4 @@
-"""Making, listing and ending keys."""
+"""Tests of creating, listing and revoking keys."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Rate limits."""
+"""Tests of rate limits."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Months in time zones, beside a search over single moments."""
+"""Tests of months in time zones, against a search over single moments."""
 
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo, available_timezones

@@ -1,4 +1,4 @@
-"""Replays: remembered over restarts, bounded without a hole."""
+"""Tests of replay protection: remembered across restarts, and bounded without a gap."""
 
 import resource
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from jobmeter.errors import UnavailableError
 
 @contextmanager
 def full_disk(file: Path) -> Iterator[None]:
-    """No file may become longer than this one is now: the next write fails."""
+    """Limit files to the current size of this one, so that the next write fails."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (file.stat().st_size, before[1]))
     try:

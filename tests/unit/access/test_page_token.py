@@ -1,4 +1,4 @@
-"""Tokens of next pages: they open the place they were made for, and no other."""
+"""Tests of page tokens: each opens the position it was made for, and no other."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Policies beside an evaluator that knows nothing of compiling: it asks every statement about every name."""
+"""Tests of policies against a naive evaluator that matches every statement with every name."""
 
 import json
 import re
@@ -54,7 +54,7 @@ def listed(value: Any) -> list[str]:
 
 
 def naive(policies: list[dict[str, Any]], api: str, operation: str, job: Job, cluster: str) -> bool:
-    """Deny wins, deny by default."""
+    """Evaluate policies naively: deny wins, and deny is the default."""
     relatives = ["", f"project/{job.project}", f"job/{job.id}"]
     relatives += [f"resourcegroup/{job.resource_group}"] if job.resource_group else []
     relatives += [f"workspace/{job.workspace}", f"workspace/{job.workspace}/job/{job.id}"] if job.workspace else []

@@ -1,4 +1,4 @@
-"""Prices: the page's figures, an operator's file, and bills in decimal numbers."""
+"""Tests of prices: the page's figures, an operator's file, and bills in decimal numbers."""
 
 from decimal import Decimal
 from fractions import Fraction

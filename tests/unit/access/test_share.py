@@ -1,4 +1,4 @@
-"""Share tokens."""
+"""Tests of share tokens."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Signatures at several servers: each is accepted once, whichever servers start, stop and die in between."""
+"""Tests of signatures at several servers: each is accepted once, even if servers start, stop and die in between."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -35,7 +35,7 @@ def table(shared: Registry) -> "Table":
 
 
 class Table(SignatureTable):
-    """The table, which may be away."""
+    """Nonce table that can become unreachable."""
 
     away = False
 
@@ -46,7 +46,7 @@ class Table(SignatureTable):
 
 
 class Servers:
-    """Up to three servers, whose engine says which of them is alone."""
+    """Up to three servers, each informed by its engine if it is alone."""
 
     def __init__(self, folder: Path, table: Table, clock: FixedClock, most: int = 1000) -> None:
         self.folder, self.table, self.clock, self.most = folder, table, clock, most

@@ -1,4 +1,4 @@
-"""Rates and budgets of several servers together: what they grant is what one bucket grants."""
+"""Tests of shared rates and budgets: several servers together grant what a single bucket grants."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +22,7 @@ STEP = 1 / 8  # times and rates are binary fractions, so that levels are exact
 
 
 class World:
-    """The time of PostgreSQL, and that of each server, which differs."""
+    """Time of PostgreSQL, and the differing time of each server."""
 
     def __init__(self, offset: float = 0.0) -> None:
         self.seconds = 1024.0
@@ -36,7 +36,7 @@ class World:
 
 
 class Table(RateTable):
-    """The table, whose clock is set, and which may be away."""
+    """Rate table with a manual clock, which can become unreachable."""
 
     away = False
 
@@ -71,7 +71,7 @@ def granted(call, *arguments) -> bool:
 
 
 class Fleet:
-    """Servers with clocks of their own. A server that dies forgets its buckets."""
+    """Servers with their own clocks. A server that dies forgets its buckets."""
 
     def __init__(self, table: Table, offsets: list[float], budget: int = 0) -> None:
         self.table, self.budget = table, budget
@@ -177,7 +177,7 @@ def test_without_the_registry_each_server_limits_its_own_calls(shared) -> None:
     assert granted(fleet.servers[1][2].check, "k")
     table.away = False
     fleet.servers[0][0].flush()
-    assert not granted(fleet.servers[1][2].check, "k")  # the cost was reported when the registry was back
+    assert not granted(fleet.servers[1][2].check, "k")  # the cost was reported after the registry's return
 
 
 def test_a_server_that_is_alone_needs_no_registry(shared) -> None:

@@ -1,4 +1,4 @@
-"""The meter: each call once, whatever the registry does meanwhile."""
+"""Tests of the usage meter: it counts each call once, despite failures of the registry."""
 
 import threading
 from collections import Counter
@@ -17,7 +17,10 @@ from jobmeter.model.usage import Usage
 
 
 class Ledger:
-    """Adds up as the registry does; ``failures`` are the fates of its calls: fine, refused, or done and not said."""
+    """Sum of counts, like the registry.
+
+    ``failures`` are the outcomes of its calls: done, refused, or done without an answer.
+    """
 
     def __init__(self, failures: Sequence[str] = ()) -> None:
         self.failures = list(failures)

@@ -1,4 +1,4 @@
-"""The key file, and what is sealed with it."""
+"""Tests of the key file and of data sealed with it."""
 
 import multiprocessing
 import stat

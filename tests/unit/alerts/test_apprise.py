@@ -1,4 +1,4 @@
-"""Messages through apprise, with the package itself and receivers on this machine."""
+"""Tests of messages through the apprise package and local receivers."""
 
 import json
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -18,7 +18,7 @@ from jobmeter.ship.sink import SinkError, SinkRefusedError
 
 
 class Receiver:
-    """A web server that stores what is posted. The path chooses the reply: ``/500``, or ``/to/ADDRESS`` to redirect."""
+    """Web server that records posts. The path selects the reply: ``/500``, or ``/to/ADDRESS`` for a redirect."""
 
     def __init__(self):
         bodies = self.bodies = []

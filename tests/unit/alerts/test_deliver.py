@@ -1,4 +1,4 @@
-"""Mail: its headers, its recipients, and the replies of a server that refuses it."""
+"""Tests of mail: its headers, its recipients, and the replies of a server that refuses it."""
 
 import email
 import email.policy
@@ -19,7 +19,7 @@ from jobmeter.ship.sink import SinkError, SinkRefusedError
 
 
 class Server:
-    """A mail server that takes letters, or raises an error."""
+    """Mail server that accepts letters or raises an error."""
 
     def __init__(self, error=None):
         self.letters, self.error = [], error

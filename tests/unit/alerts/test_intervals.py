@@ -1,4 +1,4 @@
-"""Time intervals of routes."""
+"""Tests of time intervals of routes."""
 
 import calendar
 
@@ -25,7 +25,7 @@ def interval(text):
 
 
 def members(low, high):
-    """Draw a range; both ends may be the same."""
+    """Draw a range whose two ends can be equal."""
     return st.lists(st.tuples(st.integers(low, high), st.integers(low, high)).map(sorted).map(tuple), max_size=3)
 
 

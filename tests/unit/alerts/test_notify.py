@@ -1,4 +1,4 @@
-"""Settings of messages, routes, silences, inhibitions, and the times of messages."""
+"""Tests of notification settings, routes, silences, inhibitions, and the times of messages."""
 
 import json
 

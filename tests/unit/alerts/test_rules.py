@@ -1,4 +1,4 @@
-"""Prometheus' rule files: read unchanged, or refused with line and field."""
+"""Tests of Prometheus' rule files: accepted unchanged, or refused with line and field."""
 
 import pytest
 

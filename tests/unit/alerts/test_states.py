@@ -1,4 +1,4 @@
-"""The states of alerts, beside a slow model of the rules that Prometheus documents."""
+"""Tests of alert states, against a slow model of the rules that Prometheus documents."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Texts of labels and annotations."""
+"""Tests of the templates of labels and annotations."""
 
 import json
 import math
@@ -53,7 +53,7 @@ VALUES = [
 
 
 def test_texts_agree_with_prometheus(tmp_path):
-    """Let promtool render each text for each value, and compare."""
+    """Render each template for each value with promtool, and compare."""
     needs("promtool")
     rules = [
         {

@@ -1,4 +1,4 @@
-"""A contestant that answers something else than what was asked is found out, point by point."""
+"""Tests that the benchmark detects a contestant with an answer to another question, point by point."""
 
 import json
 
@@ -13,7 +13,7 @@ NOW = 1_795_300_200_000
 STEP = 300_000
 ASKED = Asked("job", NOW + 1_000, 1, 300, "device", "worker-3")
 FIRST = NOW - 12 * STEP
-"""A bucket that the range cuts: the range begins a second later."""
+"""Bucket that the range cuts, because the range begins a second later."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What the benchmark sends is what it says: read back by the server's own decoder, or from the specification alone."""
+"""Tests of the benchmark's request bodies, read by the server's own decoder or by the specification alone."""
 
 import struct
 from collections.abc import Iterator
@@ -45,7 +45,7 @@ def test_bulk_frames_hold_all_samples():
 
 @pytest.mark.parametrize("labels", [2, 30])
 def test_a_patched_remote_write_holds_the_new_times_and_values(labels):
-    # Thirty labels make a series longer than one byte of length can say.
+    # Thirty labels make the length of a series exceed one byte.
     series = [{"__name__": "m", **{f"l{at:02}": f"{one}" * (one + 1) for at in range(labels)}} for one in range(7)]
     template = protobuf.RemoteTemplate(series)
     for turn in range(3):
@@ -67,7 +67,7 @@ def test_remote_write_of_everything_is_in_the_order_of_time():
 
 
 def write_request(body: bytes) -> Iterator[tuple[dict[str, str], list[tuple[int, float]]]]:
-    """The series of a WriteRequest 1.0 (https://prometheus.io/docs/specs/prw/remote_write_spec/), read with nothing."""
+    """Parse the series of a WriteRequest 1.0. See https://prometheus.io/docs/specs/prw/remote_write_spec/."""
     for number, series in messages(bytes(snappy.decompress_raw(body))):
         assert number == 1
         names, points = {}, []
@@ -81,7 +81,7 @@ def write_request(body: bytes) -> Iterator[tuple[dict[str, str], list[tuple[int,
 
 
 def messages(data: bytes) -> Iterator[tuple[int, Any]]:
-    """The fields of a message by number: bytes, eight bytes, or a whole number."""
+    """Yield the fields of a message by number: bytes, eight bytes, or a whole number."""
     at = 0
     while at < len(data):
         tag, at = varint(data, at)

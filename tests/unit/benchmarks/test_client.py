@@ -1,4 +1,4 @@
-"""The client: closed loops over some connections, each response whole before the next request."""
+"""Tests of the benchmark's client: closed loops over some connections, each response whole before the next request."""
 
 import itertools
 import threading
@@ -36,7 +36,7 @@ def test_a_closed_connection_is_an_error():
 
 
 class Site(BaseHTTPRequestHandler):
-    """Notes what it is asked for and sent; /no is refused."""
+    """Web server that records requests and bodies, and refuses /no."""
 
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True

@@ -1,4 +1,4 @@
-"""Which peers are measured is said, whether they could be fetched or not."""
+"""Tests of the installation of peers: the output names the measured peers, whether downloads succeed or not."""
 
 import subprocess
 
@@ -8,7 +8,7 @@ from benchmarks import install
 
 @pytest.fixture
 def machine(monkeypatch, tmp_path):
-    """Nothing is fetched yet, apt has no network, and nothing is installed."""
+    """Simulate a machine without downloads, without apt's network, and without installed peers."""
     monkeypatch.setattr(install, "CACHE", tmp_path)
     monkeypatch.setattr("benchmarks.install.shutil.which", lambda name: None)
     monkeypatch.setattr(install, "_mirror", lambda: "file:/nowhere")

@@ -1,4 +1,4 @@
-"""A benchmark that is told to end leaves nothing behind."""
+"""Tests that an interrupted benchmark leaves no processes and files."""
 
 import signal
 import subprocess

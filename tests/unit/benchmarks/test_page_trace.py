@@ -1,4 +1,4 @@
-"""What the page's benchmark reads from Chromium's trace."""
+"""Tests of the page benchmark's reader of Chromium traces."""
 
 import pytest
 from benchmarks.page.trace import Frames, frames, mark, tasks

@@ -1,4 +1,4 @@
-"""The way of a frame and of a question is told from the running program."""
+"""Tests of the traced path of a frame and of a question through the running program."""
 
 import json
 import subprocess

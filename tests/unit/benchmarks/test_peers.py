@@ -1,4 +1,4 @@
-"""When a peer counts as loaded: once questions see everything."""
+"""Tests of the loading of a peer, which ends when questions see all data."""
 
 import pytest
 from benchmarks.contestant import Contestant
@@ -10,7 +10,7 @@ DATA = random_values(1_795_300_200_000, 1, "job")
 
 @pytest.fixture
 def load(monkeypatch, tmp_path):
-    """Load the data so often; its parts in memory and in files hold what is listed, one after the other."""
+    """Load the data several times. Its parts in memory and in files take the listed sizes, one after the other."""
     monkeypatch.setattr("benchmarks.contestant.tempfile.mkdtemp", lambda prefix: str(tmp_path))
     monkeypatch.setattr(Contestant, "load", lambda self, data: 7.0)
     now = [0.0]

@@ -1,4 +1,4 @@
-"""The questions never repeat, and each contestant is asked for the same buckets."""
+"""Tests of benchmark questions: they never repeat, and each contestant is asked for the same buckets."""
 
 import itertools
 from urllib.parse import parse_qs, urlsplit
@@ -64,7 +64,7 @@ def test_everybody_is_queried_for_the_same_buckets(asked, monkeypatch, tmp_path)
     mine = parse_qs(urlsplit(_in(Jobmeter, monkeypatch, tmp_path).path(asked)).query)
     theirs = parse_qs(urlsplit(_in(VictoriaMetrics, monkeypatch, tmp_path).path(asked)).query)
     step = asked.step_s * 1000
-    # Ours are buckets from their start, theirs the step before each point; both reach to the same end.
+    # Our buckets start at their time, and theirs end at it. Both ranges have the same end.
     assert int(mine["start"][0]) // step * step == int(theirs["start"][0]) * 1000 - step
     assert int(mine["end"][0]) == round(float(theirs["end"][0]) * 1000) == NOW
     assert mine["step"] == [f"{asked.step_s}s"]

@@ -1,4 +1,4 @@
-"""When a server counts as rolled up: its roll-ups have stopped growing, and the question reads them."""
+"""Tests of waiting for roll-ups: they have stopped growing, and the question reads them."""
 
 import json
 from typing import Any
@@ -12,7 +12,7 @@ ASKED = Asked("job", 1_795_300_200_000, 24, 300, "replica")
 
 @pytest.fixture
 def server(monkeypatch, tmp_path):
-    """Its minutes grow as listed, a number a second; it reads them once there are a hundred."""
+    """Return a server whose minutes grow as listed, a number a second, and which reads them from a hundred on."""
     monkeypatch.setattr("benchmarks.contestant.tempfile.mkdtemp", lambda prefix: str(tmp_path))
     monkeypatch.setattr(Jobmeter, "headers", {})
     now, minutes = [0.0], [0]

@@ -1,4 +1,4 @@
-"""When the bytes of contestants are counted: not before all samples are in files that no longer change."""
+"""Tests of measuring stored bytes: only after all samples are in files that no longer change."""
 
 from typing import Any, cast
 
@@ -7,7 +7,7 @@ from benchmarks.contestant import Contestant, settled
 
 
 class Writing:
-    """One whose files grow as they are looked at; -1: not all samples are in them yet."""
+    """Contestant whose files grow at each look. A size of -1 means that files still lack samples."""
 
     def __init__(self, name: str, *sizes: int) -> None:
         self.name = name

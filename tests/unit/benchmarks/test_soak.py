@@ -1,4 +1,4 @@
-"""The simulated fleet: what it sends is what it says, and what is counted at the end is what was measured."""
+"""Tests of the simulated fleet: its samples match its counts, and the final counts match the measurements."""
 
 import asyncio
 
@@ -38,7 +38,10 @@ def test_jobs_have_eight_nodes_and_the_last_one_what_is_left():
 
 
 class Server:
-    """Refuses every third request, breaks every fifth off after it was kept; counts the samples that it has."""
+    """Server that refuses every third request and breaks off every fifth one after storing it.
+
+    It counts its samples.
+    """
 
     def __init__(self) -> None:
         self.asked = 0
@@ -77,7 +80,7 @@ def test_refused_or_aborted_requests_are_retried_and_measured_once(quickly):
         listening = await asyncio.start_server(server.talk, "127.0.0.1", 0)
         where = Post(listening.sockets[0].getsockname()[1], "/", {})
         fleet = Fleet(nodes=3, gpus=1, metrics=5, interval=0.4)
-        begin = float(int(NOW / 1000))  # long ago: everything is due at once
+        begin = float(int(NOW / 1000))  # long ago, so that everything is due at once
         reports = Reports()
         nodes = {number: Node(fleet, number) for number in range(3)}
         await agents.deliver(where, fleet, nodes, (begin, begin + 2), reports)

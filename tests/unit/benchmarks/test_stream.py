@@ -1,4 +1,4 @@
-"""The stream: whatever one contestant is sent while it is measured, every other one is sent too."""
+"""Tests of the stream: every contestant receives the samples that any contestant receives during its measurement."""
 
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -18,7 +18,7 @@ PARTS = [SERIES[:8], SERIES[8:]]
 
 
 class Line:
-    """The pipe of a stream that is told which places to stream to, and to stop after three requests each."""
+    """Pipe of a stream. It names the places to stream to, and stops each stream after three requests."""
 
     def __init__(self, *places: int) -> None:
         self._places = [*places, None]
@@ -26,7 +26,7 @@ class Line:
         self.replies = list[float]()
 
     def recv(self) -> int | None:
-        if self._polls:  # what ended the streaming
+        if self._polls:  # the message that ended the streaming
             self._polls = 0
             return None
         return self._places.pop(0)
@@ -76,7 +76,7 @@ def _samples(bodies: list[bytes]) -> set[tuple[int, int, float]]:
 
 
 class Gone(BaseHTTPRequestHandler):
-    """Closes every connection."""
+    """Contestant that closes every connection."""
 
     def do_POST(self):
         self.close_connection = True

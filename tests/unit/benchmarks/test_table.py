@@ -1,4 +1,4 @@
-"""What a bar says: a benchmark whose arithmetic is wrong would praise what is slow."""
+"""Tests of the benchmark's bars: wrong arithmetic would praise slow results."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""A server for verbs that answers from a table and records its requests."""
+"""Fake server for command tests: it answers from a table and records its requests."""
 
 import json
 import threading
@@ -18,7 +18,7 @@ API = "/api/jobmeter/v1"
 
 @dataclass
 class Asked:
-    """One request as the server saw it."""
+    """Request as the server received it."""
 
     method: str
     path: str
@@ -40,7 +40,7 @@ class FakeServer:
 
     def answer(self, asked: Asked) -> tuple[int, bytes, dict[str, str]]:
         if asked.path == f"{API}/resolve" and ("GET", "/resolve") not in self.answers:
-            # Every text is the id of a job, unless a test says otherwise; that it was asked is of no account.
+            # By default every text resolves to the job of that id. These requests are not recorded.
             return 200, json.dumps({"id": asked.parameters["job"][0], "project": ""}).encode(), {}
         self.asked.append(asked)
         found = self.answers.get((asked.method, asked.path.removeprefix(API)))
@@ -98,7 +98,7 @@ def _no_environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.Te
 
 @pytest.fixture
 def run(server: FakeServer) -> Callable[..., Result]:
-    """Runs a verb against the server."""
+    """Return a function that runs a command against the server."""
 
     def run_verb(*arguments: str, **more: Any) -> Result:
         return CliRunner().invoke(cli, [*arguments, "--server", server.url, "--key", "t0"], **more)

@@ -1,4 +1,4 @@
-"""``jobmeter alerts`` and ``jobmeter silence``."""
+"""Tests of ``jobmeter alerts`` and ``jobmeter silence``."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""``jobmeter tag`` and ``jobmeter note``."""
+"""Tests of ``jobmeter tag`` and ``jobmeter note``."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The output of ``jobmeter compare``: the explanation of the server first, then tables."""
+"""Tests of the output of ``jobmeter compare``: the server's explanation first, then tables."""
 
 import json
 

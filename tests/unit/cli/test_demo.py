@@ -23,7 +23,7 @@ class Stop:
 
 @pytest.fixture
 def launched(monkeypatch):
-    """Processes that the verb started, each with its command and environment; ``code`` is their program."""
+    """Record the processes that the command starts, with command and environment. ``code`` is their program."""
     found: dict[str, Any] = {"code": WAIT, "processes": []}
     launch = subprocess.Popen
 

@@ -1,4 +1,4 @@
-"""``jobmeter findings``."""
+"""Tests of ``jobmeter findings``."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Error lines of a log with the frames of their tracebacks."""
+"""Tests of finding error lines in a log, with the frames of their tracebacks."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +15,7 @@ BLOCKS = st.sampled_from(
         (("ERROR: disk full",), (True,)),
         (("Exception in thread main: x", "\tat com.example.Main(Main.java:3)"), (True, True)),
         (TRACEBACK, (True, True, True, True)),
-        # An exception whose name states no level ends its traceback too.
+        # An exception without a level in its name also ends its traceback.
         ((*TRACEBACK[:3], "KeyboardInterrupt"), (True, True, True, True)),
     ]
 )
@@ -24,7 +24,7 @@ STATE_LEVELS = ("Traceback", "ValueError", "ERROR", "Exception in")
 
 @given(st.lists(BLOCKS, max_size=8), st.sampled_from(["", "[rank3]: "]))
 def test_exactly_the_error_lines_and_the_lines_of_their_tracebacks_are_selected(blocks, header):
-    # A header is known from the first traceback on.
+    # The first traceback reveals the form of the header.
     blocks = [(TRACEBACK, (True, True, True, True)), *blocks]
     lines: list[LogEntry] = []
     wanted: list[LogEntry] = []
@@ -42,7 +42,7 @@ def test_exactly_the_error_lines_and_the_lines_of_their_tracebacks_are_selected(
 
 
 def test_error_lines_that_are_not_among_the_lines_come_first():
-    # As many as are searched for frames lie between two errors of a long log.
+    # In a long log an error can lie outside the lines that are searched for frames.
     errors = [LogEntry(text=f"ERROR {at}", time=at, time_ns=str(at)) for at in range(3)]
     assert select_error_blocks([], errors) == errors
     assert select_error_blocks(errors[1:], errors) == errors

@@ -1,4 +1,4 @@
-"""``jobmeter key``."""
+"""Tests of ``jobmeter key``."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Which server a verb talks to, with which key, and how one is started."""
+"""Tests of choosing the server and the key of a command, and of starting a server."""
 
 import http.server
 import json
@@ -56,7 +56,7 @@ def data(tmp_path):
 
 @pytest.fixture
 def startable(monkeypatch, tmp_path, data):
-    """``python -m jobmeter serve`` is a stand-in that listens at once."""
+    """Replace ``python -m jobmeter serve`` by a program that listens at once."""
     package = tmp_path / "stand-in" / "jobmeter"
     package.mkdir(parents=True)
     (package / "__init__.py").touch()
@@ -129,7 +129,7 @@ def test_a_dead_or_silent_server_is_not_taken(server, data, monkeypatch):
     own(data, server.url, pid=2**22 + 1)
     with pytest.raises(UnavailableError, match="no server answers"):
         local.connect(None, None, data, start=False)
-    own(data, server.url)  # it lives, but is not ready: /readyz is 404
+    own(data, server.url)  # alive, but not ready: /readyz returns 404
     with pytest.raises(UnavailableError, match="no server answers"):
         local.connect(None, None, data, start=False)
 
@@ -161,7 +161,7 @@ def test_what_a_first_start_makes_is_for_its_owner_alone(startable):
     startable.rmdir()
     before = os.umask(0o022)
     try:
-        # A run makes its spool before it asks for a server.
+        # A run creates its spool before it contacts a server.
         Spool(startable / "spool").close()
         local.connect(None, None, startable)
     finally:

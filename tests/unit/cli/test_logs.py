@@ -1,4 +1,4 @@
-"""``jobmeter logs`` against a server that answers from a table."""
+"""Tests of ``jobmeter logs`` against the fake server."""
 
 import json
 from urllib.parse import parse_qs

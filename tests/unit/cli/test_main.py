@@ -1,4 +1,4 @@
-"""The command itself: exit status, wrong usage, interrupts."""
+"""Tests of the command itself: exit status, wrong usage, interrupts."""
 
 import re
 import shlex
@@ -71,7 +71,7 @@ def test_a_verb_that_is_none_is_answered_with_those_that_are_near(capsys):
 
 
 def parsed(command: click.Command, name: str, words: list[str], parent: click.Context | None = None) -> None:
-    """Let click parse the words, and those of the commands below; raises UsageError for wrong ones."""
+    """Let click parse the words of a command and its subcommands. Raises UsageError for wrong words."""
     context = command.make_context(name, words, parent=parent)
     if isinstance(command, click.Group):
         begin = next(at for at, word in enumerate(words) if word in command.list_commands(context))

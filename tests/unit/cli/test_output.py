@@ -86,7 +86,7 @@ _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 def read_back(text: str) -> tuple[float, float]:
-    """The milliseconds that a duration names, and the size of its smallest digit."""
+    """Return the milliseconds of a printed duration, and the size of its last digit."""
     parts = re.findall(r"(\d+)(\.\d)? ?(ms|[smhd])", text)
     assert "".join(f"{whole}{rest}{unit}" for whole, rest, unit in parts) == text.replace(" ", "")
     for (_, _, larger), (whole, _, unit) in pairwise(parts):
@@ -100,7 +100,7 @@ def read_back(text: str) -> tuple[float, float]:
 def test_a_duration_reads_back_as_the_length_it_was_made_of(length):
     text = format_duration(length)
     read, digit = read_back(text)
-    # "1h" is "1h 00m" without its zero: it is exact to half a minute.
+    # "1h" means "1h 00m" without the zero, so it is exact to half a minute.
     smaller = {"1d": 3_600_000, "1h": 60_000, "1m": 1_000, "1s": 100}
     exact = smaller.get(re.sub(r"^\d+(\.\d)?", "1", text), digit)
     assert abs(read - length) <= exact / 2

@@ -7,7 +7,7 @@ DAYS = {"raw_days": 15, "minute_days": 90, "hour_days": 730}
 
 @pytest.fixture
 def projects(server):
-    """A server with jobs in one project, and a retention of its own for another."""
+    """Prepare a server with jobs in one project, and a separate retention for another project."""
     server.on("/retention", DAYS)
     server.on("/projects/visoin/retention", DAYS)
     server.on("/projects/new/retention", {**DAYS, "raw_days": 30})

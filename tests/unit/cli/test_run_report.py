@@ -1,4 +1,4 @@
-"""Problems that ``jobmeter run`` prints at its end."""
+"""Tests of the problems that ``jobmeter run`` prints at its end."""
 
 import pytest
 

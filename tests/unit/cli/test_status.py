@@ -1,4 +1,4 @@
-"""The lines of ``jobmeter status``."""
+"""Tests of the lines of ``jobmeter status``."""
 
 from jobmeter.cli import status
 from jobmeter.model.answers import Status

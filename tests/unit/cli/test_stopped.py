@@ -1,4 +1,4 @@
-"""Programs that run until they are stopped end whichever of their threads gets the signal."""
+"""Tests of stopping programs: they end whichever of their threads receives the signal."""
 
 import signal
 import subprocess

@@ -1,4 +1,4 @@
-"""What a terminal would act on never reaches it, and everything else does; the oracle is Unicode's own table."""
+"""Tests of terminal output against Unicode's own table: it removes control characters and keeps the rest."""
 
 import io
 import json
@@ -27,7 +27,7 @@ from jobmeter.cli.terminal import (
 DIRECTIONS = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
 MARKS = {"\u061c", "\u200e", "\u200f"}
 WORDS = "naïve 训练\u3000作业 ملف क\u094d\u200dष 👩\u200d🔬 e\u0301 a\u00a0b \u00ad"
-"""Text of people, with joiners, wide and combining characters: all of it is shown as it is."""
+"""Ordinary text with joiners, wide and combining characters, which is shown unchanged."""
 TEXTS = st.text(st.characters(exclude_categories=())) | st.text("a\x1b\x9b\u202e\u2066\u200f\x07[31m\n\t\r")
 
 
@@ -75,7 +75,7 @@ def test_json_means_the_same(text):
 
 
 class Stream(io.StringIO):
-    """A terminal, or none."""
+    """Stream that is a terminal, or none."""
 
     def __init__(self, *, terminal: bool = True) -> None:
         super().__init__()

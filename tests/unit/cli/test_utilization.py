@@ -1,4 +1,4 @@
-"""``jobmeter utilization``."""
+"""Tests of ``jobmeter utilization``."""
 
 import csv
 import io

@@ -10,7 +10,7 @@ from jobmeter.model.job import JobState
 
 
 class Recorded(Transport):
-    """A transport that answers from a list."""
+    """Transport that answers from a list."""
 
     def __init__(self, *answers: object) -> None:
         super().__init__("http://127.0.0.1:1")

@@ -1,4 +1,4 @@
-"""One request: it carries the key, error answers become our errors, silence is reported."""
+"""Tests of single requests: the key is sent, error answers become our errors, and a missing answer is reported."""
 
 import json
 import socket
@@ -29,7 +29,7 @@ from jobmeter.errors import (
 
 @pytest.fixture
 def answering():
-    """A server that gives the answer that the test puts into ``next``, and remembers the request's headers."""
+    """Run a server that gives the answer in ``next``, and records the request's headers."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):

@@ -1,4 +1,4 @@
-"""Why a replica ended: tracebacks, chains of them, which end came first, and what is only said of it."""
+"""Tests of the causes of a replica's end: tracebacks, their chains, the first of several ends, and mere mentions."""
 
 import numpy as np
 import pytest
@@ -191,7 +191,7 @@ def with_fault(job, code=79, before=60_000):
 
 
 def test_an_end_without_a_sign_gives_way_to_a_cause_that_shows_a_moment_later():
-    """Which of two ends was first is not known where they are so close together."""
+    """The order of two ends is uncertain if they are this close together."""
     job = made(replicas=3)
     job.fail("worker-0", 1, early=3_000)
     job.fail("worker-1", 1, TRACE, " x", "torch.OutOfMemoryError: CUDA out of memory.")
@@ -209,7 +209,7 @@ def test_a_cause_that_began_before_an_end_without_a_sign_is_the_root_however_lat
     job = made(replicas=2)
     job.fail("worker-0", 137, early=60_000)
     job.fail("worker-1", 1, "CUDA error: uncorrectable ECC error encountered", "torch: dumping core")
-    assert root(job).rule == "killed"  # it began a minute after the other was gone
+    assert root(job).rule == "killed"  # it began a minute after the end of the other rank
     job.say("CUDA error: uncorrectable ECC error encountered", job.length - 61_000, "worker-1")
     assert (root(job).rule, root(job).subject.name) == ("gpu_hardware", "worker-1")
 
@@ -257,7 +257,7 @@ def test_a_slight_fault_or_one_of_another_time_explains_nothing(code, before):
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_stop_of_all_ranks_loses_none(seed):
-    """Signals of a stop reach the ranks in any order, some seconds apart; each rank's end is the same."""
+    """Stop signals reach the ranks in any order within seconds, and each rank ends in the same way."""
     random = np.random.default_rng(seed)
     job = made(replicas=int(random.integers(2, 33)))
     code = int(random.choice([129, 130, 137, 143]))
@@ -270,7 +270,7 @@ def test_a_stop_of_all_ranks_loses_none(seed):
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("state", [JobState.STOPPED, JobState.FAILED, JobState.RUNNING])
 def test_a_rank_whose_samples_stop_long_before_the_others_is_lost(seed, state):
-    """Whatever ends the job later, as long as nobody saw the rank itself end."""
+    """The rank's own end is unknown, and the job may end later in any way."""
     random = np.random.default_rng(seed)
     job = batch(random)
     lost = job.names[int(random.integers(job.replicas))]

@@ -1,4 +1,4 @@
-"""Changes of level and peaks of warnings, on series whose truth is known, and the events of a job's nodes."""
+"""Tests of level changes and peaks of warnings on series with a known truth, and of the events of a job's nodes."""
 
 import numpy as np
 import pytest

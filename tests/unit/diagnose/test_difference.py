@@ -1,4 +1,4 @@
-"""The explanation of a slower run, against runs that were made slower by one cause."""
+"""Tests of the explanation of a slower run, on runs slowed down by one cause."""
 
 import numpy as np
 import pytest
@@ -63,7 +63,7 @@ def test_a_shorter_run_is_explained_by_the_same_parts_with_the_other_sign(slower
     a, b = measured(Plan()), measured(slower)
     there, back = explain_difference(a, b), explain_difference(b, a)
     assert back.difference_ms == -there.difference_ms
-    # Each part of one job is the same in both: only rounding may move a millisecond.
+    # Each part of a job is equal in both explanations, apart from a rounding of milliseconds.
     for part in there.parts:
         other = next(one for one in back.parts if one.cause is part.cause)
         assert (other.a, other.b) == pytest.approx((part.b, part.a), abs=2)
@@ -148,7 +148,7 @@ def test_without_a_submission_of_one_the_runs_are_compared_from_their_starts():
 
 @st.composite
 def runs(draw, name):
-    """Any spans, any samples, any holes in them: nothing about it has to make sense."""
+    """Draw arbitrary spans, samples and gaps, which need not make sense."""
     start = draw(st.integers(0, 10**6))
     phases = draw(st.lists(st.tuples(st.sampled_from(Phase), st.integers(1, 10**7), st.integers(0, 3)), max_size=12))
     spans, at = [], start

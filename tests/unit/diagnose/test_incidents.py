@@ -1,4 +1,4 @@
-"""Reports of one incident by several sources count once, whatever their order, delays and copies."""
+"""Tests of incidents: reports by several sources count once, regardless of their order, delays and copies."""
 
 import numpy as np
 import pytest
@@ -31,7 +31,7 @@ def report(source, time, number=0):
 
 @st.composite
 def reported(draw, spacing):
-    """Return how many incidents there were, and their reports: each by some of the sources, late and in any order."""
+    """Return the number of incidents and their reports, each by some of the sources, delayed and in any order."""
     times, now = [], START
     for pause in draw(st.lists(st.integers(spacing, spacing + 60_000), max_size=12)):
         times.append(now)
@@ -183,7 +183,7 @@ def test_an_address_that_no_agent_said_is_a_finding_of_the_node_with_its_ranks()
 
 
 def test_kills_are_counted_by_incidents():
-    """A kill has up to three lines of the kernel, an event and a reason of the end; two processes are two kills."""
+    """A kill causes up to three kernel lines, an event and a reason of the end. Two processes are two kills."""
     texts = [
         "python invoked oom-killer: gfp_mask=0xcc0, order=0",
         "oom-kill:constraint=CONSTRAINT_MEMCG,task=python,pid={pid},uid=0",

@@ -1,4 +1,4 @@
-"""Rules judge samples: at any interval, phase and jitter, over any length, with restarts and some gaps."""
+"""Tests of rules at any sampling interval, phase and jitter, over any length, with restarts and some gaps."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ RANKS = 4
 
 @st.composite
 def sampling(draw, least=40 * MINUTE, most=12 * HOUR):
-    """When a job's replicas are sampled: int64 times for each."""
+    """Return the sampling times of each replica as int64."""
     interval = draw(st.integers(1, 60)) * SECOND
     length = draw(st.integers(least // MINUTE, min(most, 20_000 * interval) // MINUTE)) * MINUTE
     jitter = draw(st.integers(0, interval // 12))
@@ -76,7 +76,7 @@ def test_what_was_hardly_measured_is_not_judged(seconds):
 
 
 def test_a_replica_that_was_restarted_elsewhere_is_judged_on_both_nodes():
-    """A device of each node stands idle for half of the job."""
+    """A device of each node is idle for half of the job."""
     time = np.arange(NOW - 2 * HOUR, NOW, 20 * SECOND)
     half = len(time) // 2
     measured = {

@@ -1,4 +1,4 @@
-"""Lines of a node's kernel reach the rules of the jobs that they are about, and of no other."""
+"""Tests of kernel log lines: they reach the rules of the jobs they concern, and no others."""
 
 import pytest
 
@@ -25,7 +25,7 @@ LINES = [
 
 class Answers(Executor):
     def __init__(self, events=(), lines=LINES):
-        """It reads nothing."""
+        """Skip the executor's own initialization, because nothing is read."""
         self.events = list(events)
         self.lines = lines
         self.questions = []
@@ -66,7 +66,7 @@ def test_lines_of_a_quiet_and_a_talkative_kernel_are_found_alike(lines, question
     answers = Answers(lines=[*noise(lines), *LINES])
     found = read_kernel_lines(answers, Scope(None), view(devices=True), TimeRange(0, 1))
     assert [line.time_ns for line in found] == [5, 6]
-    # The conditions of all rules are asked of the engine for a kernel that said much.
+    # Long kernel logs are filtered in the engine by the conditions of all rules.
     assert len(answers.questions) == questions
 
 
@@ -75,7 +75,7 @@ NS = 1_000_000
 
 
 def made_of(text, time_ms, node="n"):
-    """The event that an agent makes of a line of the kernel."""
+    """Return the event that an agent derives from a kernel line."""
     record = parse_event(text, time_ms, NodeIdentity(node))
     assert record is not None
     return Event(**{name: getattr(record, name) for name in record.__struct_fields__})

@@ -1,4 +1,4 @@
-"""Rules about levels and growth of one metric or two: at any interval, with noise, from any moment on."""
+"""Tests of rules about levels and growth of one or two metrics: at any interval, with noise, from any moment on."""
 
 from dataclasses import dataclass, field
 
@@ -23,10 +23,10 @@ GPM = ("gpu.sm.active", "gpu.tensor.active")
 
 @dataclass(frozen=True)
 class Fault:
-    """Levels that metrics have instead of their usual ones, for all ranks or ``only`` one, and what else is true then.
+    """Abnormal levels of metrics, for all ranks or ``only`` one, and other facts of the fault.
 
-    ``without`` are metrics that are not measured, ``beside`` further ones that are. ``devices`` False: the job has
-    none. ``whole``: it is always so.
+    ``without`` are unmeasured metrics, and ``beside`` additional ones. ``devices`` False means a job without devices.
+    ``whole`` means that the fault lasts for the whole job.
     """
 
     rule: str
@@ -65,7 +65,7 @@ FAULTS = [
     Fault("clock_low", {"gpu.clock.sm": 1.2e9, "gpu.power": 450.0}, only=True, beside=LINKS),
     Fault("clock_low", {"gpu.clock.sm": 1.3e9, "gpu.power": 450.0}, without=("gpu.throttle.power",), beside=LINKS),
     Fault("power_implausible", {"gpu.power": 40.0}, only=True, beside=LINKS),
-    # Of two devices the one with less power is taken for the slow one.
+    # Of two devices the one with less power counts as the slow one.
     Fault(
         "power_implausible", {"gpu.power": 1_300.0}, only=True, companions=frozenset({"straggler_gpu"}), beside=LINKS
     ),
@@ -110,7 +110,7 @@ def test_a_fault_is_found_at_any_interval_from_any_moment_on(fault, data):
     if job.state is JobState.RUNNING and next(rule for rule in list_rules() if rule.name == fault.rule).running:
         open_ones = [one for one in sampled.findings_while_running() if one.rule == fault.rule]
         assert open_ones
-        if since:  # the window of half an hour began later, perhaps
+        if since:  # the window of half an hour may begin later
             assert all(abs(one.start - begin) <= 6 * MINUTE + 2_000 * job.interval for one in open_ones)
     if since:
         assert all(abs(one.start - begin) <= 3 * MINUTE + 2_000 * job.interval for one in own)

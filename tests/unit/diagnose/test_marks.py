@@ -1,4 +1,4 @@
-"""The ranks that maps and lists mark are those that findings name, whatever the job: no mark without a finding."""
+"""Tests of marked ranks in maps and lists: exactly the ranks that findings name, in any job."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ def marks(findings):
 
 
 def named(case, findings):
-    """Return the ranks that findings are about, from their subjects and the allocations: another way to the same."""
+    """Return the subjects of findings as ranks, by an independent way through the allocations."""
     owners = {(one.node, one.device): one.replica for one in case.view.allocations}
     found = set()
     for one in findings:
@@ -39,7 +39,7 @@ def named(case, findings):
 
 
 def marked_in_terminal(case, findings):
-    """Return the ranks whose names stand out on the screen of a job."""
+    """Return the ranks whose names are highlighted on the screen of a job."""
     values = [LatestValue(metric="cpu.usage", unit="{core}", replica=one.name, value=1.0) for one in case.view.replicas]
     rows = rank_rows(WatchParts(0, case.job, {}, values), Curves(), findings)
     return {row.key for row in rows if any(span.style == FAR_STYLE for span in row.cells[0].text.spans)}
@@ -55,7 +55,7 @@ def test_marks_are_the_ranks_that_findings_name(seed, rule):
     of_members = [one for one in findings if one.subject.kind in {"replica", "device"}]
     assert named(case, findings) <= marks(findings) <= {one.name for one in case.view.replicas}
     assert marks(of_members) >= named(case, of_members)
-    # What a finding about the whole job marks stands in its sentence, unless it stands for many alike.
+    # The sentence of a finding about the whole job names the marked ranks, unless it summarizes several.
     for one in whole:
         assert all(name in one.sentence for name in one.replicas) or len(one.replicas) > 1
     assert all(one.replicas for one in of_members)
@@ -65,7 +65,7 @@ def test_marks_are_the_ranks_that_findings_name(seed, rule):
 @given(SEEDS)
 @settings(max_examples=12)
 def test_a_rank_that_stands_out_is_marked_and_no_other(seed):
-    """A device far below the others, in jobs of any size, sampling and level: what anybody sees on the map."""
+    """A device is far below the others, in jobs of any size, sampling and level: visible to anybody on the map."""
     random = np.random.default_rng(seed)
     made = training(random, draw_shape(random))
     replica, device = made.gpus[int(random.integers(len(made.gpus)))]

@@ -1,4 +1,4 @@
-"""Findings of jobs that run: what opens, holds and closes, against a plain model of it; and what events say of it."""
+"""Tests of findings of running jobs: opening, holding and closing against a plain model, and their events."""
 
 from typing import Any
 
@@ -57,7 +57,7 @@ def test_each_time_that_it_holds_is_reported_once_when_it_opens_and_once_when_it
         found = [finding(name, end=now) for name in names]
         before = {name for name, last in holding.items() if now - last < HOLD}
         change = findings.update(found, now, now, HOLD)
-        # The model: open is what was found less than the hold time ago.
+        # The model: a finding is open if it was found within the hold time.
         holding.update(dict.fromkeys(names, now))
         after = {name for name, last in holding.items() if now - last < HOLD}
         was = _open(events)
@@ -95,7 +95,7 @@ def test_a_server_that_begins_anew_goes_on_with_what_the_events_say(course, cut)
         events += [make_opening("p", "j", one, now) for one in change.opened]
         events += [make_end_event("p", "j", key, now, since) for key, since in change.closed]
         opened = {one.rule for one in whole.update(found, now, now, HOLD).opened}
-        # It opens nothing that was open, and what is open may stay so for longer: when it last held is not told.
+        # It reopens no open finding. An open one may stay open longer, because events omit the time it last held.
         assert {one.rule for one in change.opened} <= opened
         assert parts.rules >= whole.rules
     reported = read_reported_findings(map(event, events))
@@ -109,7 +109,7 @@ def test_information_and_what_ended_long_ago_open_nothing():
 
 
 def test_what_is_less_bad_than_before_stays_open_until_it_is_over():
-    """A filesystem near the limit of a warning does not open and close with each file."""
+    """A filesystem near the threshold must not open and close a finding with each file."""
     findings = OpenFindings()
     assert len(findings.update([finding(severity=Severity.WARNING)], NOW, NOW, HOLD).opened) == 1
     for at in range(1, 10):
@@ -120,7 +120,7 @@ def test_what_is_less_bad_than_before_stays_open_until_it_is_over():
 
 
 def test_a_rule_that_is_evaluated_while_jobs_run_can_open_a_finding():
-    """Its evaluation would be for nothing else."""
+    """The evaluation of the rule would otherwise have no effect."""
     for rule in list_rules():
         found = [
             one.severity
@@ -154,7 +154,7 @@ def test_the_events_name_the_rule_whom_it_is_about_and_how_long_it_was():
     [reported] = read_reported_findings([opened, ended])
     again = reported.build_finding(NOW + 9 * MINUTE)
     assert (again.rule, again.subject, again.severity) == ("xid", one.subject, Severity.CRITICAL)
-    assert (again.start, again.end) == (NOW - MINUTE, NOW + 3 * MINUTE)  # from when the fault began
+    assert (again.start, again.end) == (NOW - MINUTE, NOW + 3 * MINUTE)  # from the start of the fault
     assert [part.text for part in again.evidence] == [
         "what xid saw",
         "it is found no longer, 3 min after it was reported",
@@ -180,7 +180,7 @@ def test_events_of_others_and_of_jobs_that_ended_report_nothing_that_is_open():
 
 @given(st.lists(st.sampled_from([Severity.WARNING, Severity.CRITICAL]), min_size=1, max_size=20), st.integers(0, 19))
 def test_one_that_gets_worse_is_reported_once_more(course, cut):
-    """However it goes on, and though a server begins anew: at most two reports, and the worst one counts."""
+    """At most two reports exist even after a server restart, and the worst one counts."""
     findings = OpenFindings()
     events: list[Event] = []
     for at, severity in enumerate(course):

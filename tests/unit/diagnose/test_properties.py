@@ -1,4 +1,4 @@
-"""What may not change a finding: when a job ran, and in which unit something is counted."""
+"""Tests of invariants: the time of a job and the unit of a count do not change a finding."""
 
 import msgspec
 import numpy as np
@@ -31,7 +31,7 @@ _SERIES = (
 
 
 def shifted(case, by):
-    """The same job at another time."""
+    """Move a case to another time."""
 
     def of(signals):
         return {name: [replace(one, time=one.time + by) for one in own] for name, own in signals.items()}
@@ -149,7 +149,7 @@ def test_the_median_of_lines_leaves_out_what_is_not_there(shape, axis, seed, gap
 
 
 def test_the_coverage_of_each_member_is_that_of_its_own_times():
-    """The coverage of one member's points says nothing of another's."""
+    """The coverage of one member's points is independent of other members."""
     case = FAULTS["thermal"][0](np.random.default_rng(1)).case()
     start = case.span.start_ms
     dense = start + np.arange(0, 100_000, 10_000)

@@ -1,4 +1,4 @@
-"""The rank that others wait for, in stacks drawn at random: it is named whatever its place, name and number."""
+"""Tests of finding the awaited rank in random stacks: it is named whatever its place, name and number."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ WORDS = st.from_regex(r"[a-z]{1,3}_step[0-9]", fullmatch=True)
 
 
 def stack(*functions, line=10):
-    """Frames from the innermost to the outermost one, of the functions named from the outermost to the innermost."""
+    """Return frames, innermost first, of functions named from the outermost to the innermost."""
     return [StackFrame(name, f"/srv/train/{name}.py", line) for name in reversed(functions)]
 
 
@@ -62,7 +62,7 @@ def named(result):
     calls=st.booleans(),
 )
 def test_the_odd_one_out_is_named_wherever_it_is(size, data, before, wait, away, calls):
-    """By the places of the ranks alone, and by their system calls besides; no name of a function tells."""
+    """The decision uses the places of the ranks, and their system calls, but no function names."""
     odd = data.draw(st.integers(0, size - 1))
     wait, away = [f"w{word}" for word in wait], [f"a{word}" for word in away]
     waiting, other = (RECEIVES, SLEEPS) if calls else ({"state": "S"}, {"state": "S"})
@@ -84,7 +84,7 @@ def test_no_rank_is_named_where_all_are_at_one_place(size, data, functions):
 
 
 def test_ranks_that_wait_in_different_parts_of_one_collective_are_all_in_it():
-    """The root of a tree receives from its children, the others from the root: none is elsewhere."""
+    """The root of a tree receives from its children, and the others from the root: all are in the collective."""
     ranks = [rank(0, ["main", "all_reduce", "gather"], **RECEIVES)]
     ranks += [rank(at, ["main", "all_reduce", "scatter"], **RECEIVES) for at in range(1, 4)]
     assert result_of(ranks).named == []
@@ -222,7 +222,7 @@ def test_several_ranks_of_one_replica_have_their_numbers():
     assert result.sentence.startswith("pod rank 2 (n, pid 102) is not in the collective")
 
 
-# What findings make of it
+# Findings made of it
 
 
 def finding(rule="hang_hw", start=100_000, end=200_000):

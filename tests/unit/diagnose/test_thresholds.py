@@ -1,4 +1,4 @@
-"""Thresholds: each has an origin, a file replaces any of them, and what is wrong in it is named."""
+"""Tests of thresholds: each has an origin, a file can replace any of them, and an error names what is wrong in it."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Lengths of time in the sentences of findings and of differences."""
+"""Tests of durations in the sentences of findings and of differences."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Golden cases are run as if the answers came from another process: questions and results are encoded."""
+"""Fixtures that encode questions and results of golden cases, as between two processes."""
 
 import pytest
 from tests.support.encoding import drive_encoded

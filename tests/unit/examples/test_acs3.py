@@ -1,4 +1,4 @@
-"""The example's signatures hold for the server's own check, which was written apart from them."""
+"""Tests of the example's signatures with the server's own check, which was written independently."""
 
 from urllib.parse import urlencode
 

@@ -1,4 +1,4 @@
-"""Two answers are the same only when every value is."""
+"""Tests of comparing answers: two are equal only if every value is."""
 
 import pytest
 

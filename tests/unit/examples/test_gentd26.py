@@ -1,4 +1,4 @@
-"""The trace as the publisher packs it becomes a file that ``jobmeter import`` takes."""
+"""Tests of converting the published trace into a file for ``jobmeter import``."""
 
 import io
 import tarfile

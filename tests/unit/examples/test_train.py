@@ -1,4 +1,4 @@
-"""The example's job really learns, and its replicas share the digits."""
+"""Tests of the example's job: it really learns, and its replicas share the digits."""
 
 import numpy as np
 from click.testing import CliRunner

@@ -1,7 +1,7 @@
-"""Gives damaged bodies to every function of the library that reads what strangers send: ``python fuzz.py ROUNDS``.
+"""Passes damaged bodies to every library function that reads foreign data: ``python fuzz.py ROUNDS``.
 
-From a corpus of bodies that senders write, by the same random numbers each time. Meant for a library that stops at the
-first bad address; it prints how many bodies were read.
+The bodies derive from a corpus of valid bodies with constant random numbers. The target is a library that stops at the
+first bad address. The program prints the number of bodies.
 """
 
 import json
@@ -25,7 +25,7 @@ _NUMBERS = (0, 1, 0x7F, 0x80, 0xFF)
 
 
 def corpus() -> Iterator[bytes]:
-    """Bodies as they are sent, of every kind and of several sizes."""
+    """Yield valid bodies of every kind and of several sizes."""
     series = [([("__name__", f"m{at}"), ("job", "a" * at)], [(at / 3, 1_000 * at)] * at) for at in range(1, 20)]
     yield from (request_1(series), request_2(series), request_1(series[:1]), request_2(series[:1]), b"")
     for kind in ("gauge", "sum"):
@@ -40,7 +40,7 @@ def corpus() -> Iterator[bytes]:
 
 
 def damaged(body: bytes, chance: random.Random) -> bytes:
-    """The body with bytes changed, doubled, taken out or cut off."""
+    """Return the body with changed, repeated, removed or truncated bytes."""
     made = bytearray(body)
     for _ in range(chance.randint(0, 6)):
         at = chance.randint(0, len(made))
@@ -57,7 +57,7 @@ def damaged(body: bytes, chance: random.Random) -> bytes:
 
 
 def _texts(data: bytes) -> None:
-    """A table of the parts of a body, found again."""
+    """Add the parts of a body to a text table, and find them again."""
     ends = np.arange(1, len(data) + 1, dtype=np.int64)
     texts = Texts(data, np.maximum(ends - 5, 0), ends)
     table = TextTable()
@@ -65,7 +65,7 @@ def _texts(data: bytes) -> None:
 
 
 def _columns(data: bytes) -> None:
-    """As many series and samples as the first bytes say and there is room for."""
+    """Copy as many series and samples as the first bytes say, if the body is long enough."""
     series, rows = data[:1] or b"\0", data[1:2] or b"\0"
     if 4 * series[0] + 16 * rows[0] <= len(data):
         copy_columns(data, 0, series[0], rows[0])
@@ -82,7 +82,7 @@ TARGETS: tuple[Callable[[bytes], object], ...] = (
 
 
 def main() -> None:
-    """Read as many rounds of the corpus as are asked for."""
+    """Read as many rounds of the corpus as the argument says."""
     chance, bodies, count = random.Random(1), list(corpus()), 0
     for _ in range(int(sys.argv[1])):
         for body in bodies:

@@ -1,4 +1,4 @@
-"""What the library writes lies in the arrays that it was given, whatever it is handed."""
+"""Tests of bounds: for any input the library writes only within the given arrays."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Values that are split into numbers and powers of ten are put together again bit for bit."""
+"""Tests of splitting values into numbers and powers of ten: joining restores them bit for bit."""
 
 import numpy as np
 from hypothesis import given

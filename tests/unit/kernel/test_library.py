@@ -1,4 +1,4 @@
-"""Which library is used, and handing arrays to it."""
+"""Tests of choosing the compiled library, and of passing arrays to it."""
 
 import gc
 import os
@@ -32,7 +32,7 @@ def test_an_array_lives_for_as_long_as_its_pointer():
 
 @pytest.fixture
 def sources(tmp_path):
-    """A copy of the sources, with the library that was built from them."""
+    """Copy the sources together with the library built from them."""
     for file in (*FOLDER.glob("*.[ch]"), FOLDER / "_kernel.so"):
         shutil.copy(file, tmp_path)
     return tmp_path
@@ -89,7 +89,7 @@ def test_a_server_without_the_library_says_what_to_install_and_leaves_no_folder(
 
 
 def test_a_function_without_the_library_says_that_it_is_missing():
-    """Every module of the kernel can be imported: programs that never call it work."""
+    """Every kernel module can be imported: programs that never call the kernel work."""
     program = "from jobmeter.kernel import rows, samples, window\nsamples.copy_columns(bytes(20), 0, 1, 1)"
     done = without_library(program)
     assert done.stderr.splitlines()[-1].startswith("jobmeter.errors.ConfigurationError: the compiled kernel is missing")

@@ -1,4 +1,4 @@
-"""Table of the numbers of series, compared with a dictionary."""
+"""Tests of the table of series numbers, compared with a dictionary."""
 
 import ctypes
 import os
@@ -58,7 +58,7 @@ def _resident():
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="the C library is not glibc")
 def test_zeros_take_memory_where_they_are_written_even_after_the_c_library_has_freed_larger_blocks():
     trim = ctypes.CDLL(None).malloc_trim
-    del (larger := [bytearray(b"1" * (size * 2**20)) for size in (24, 20)])[:]  # from here on such blocks are heap
+    del (larger := [bytearray(b"1" * (size * 2**20)) for size in (24, 20)])[:]  # glibc takes later ones from the heap
     trim(0)
     before = _resident()
     del (freed := [bytearray(b"1" * 2**23) for _ in range(4)])[:]

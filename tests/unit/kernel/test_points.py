@@ -1,4 +1,4 @@
-"""Points as text are what the json module writes of the same numbers."""
+"""Tests of points as text: equal to the output of the json module for the same numbers."""
 
 import itertools
 import json
@@ -38,7 +38,7 @@ def test_a_value_has_the_fewest_digits_that_read_as_it(values):
 
 
 def _digits(number: str) -> str:
-    """Its significant digits, and its sign."""
+    """Return the significant digits and the sign of a number."""
     plain = number.partition("e")[0]
     digits = plain.replace(".", "").lstrip("-0").rstrip("0")
     return "-" + digits if plain.startswith("-") else digits

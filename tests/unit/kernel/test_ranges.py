@@ -1,4 +1,4 @@
-"""The kernel's windows beside a search in each series, and the kernel's sums beside exact arithmetic."""
+"""Tests of the kernel's windows against a search in each series, and of its sums against exact arithmetic."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""The compiled scan of remote writes against the decoder in arrays, and against the end of its memory."""
+"""Tests of the compiled scan of remote writes against the decoder in arrays, and at the end of its memory."""
 
 import ctypes
 import mmap
@@ -37,7 +37,7 @@ bodies = st.one_of(requests.map(request_1), requests.map(request_2))
 
 @st.composite
 def damaged(draw):
-    """A request with bytes changed, put in, taken out or cut off."""
+    """Return a request with changed, inserted, removed or truncated bytes."""
     body = bytearray(draw(bodies))
     for _ in range(draw(st.integers(0, 4))):
         at = draw(st.integers(0, len(body)))
@@ -46,7 +46,7 @@ def damaged(draw):
 
 
 def outcome(read, data):
-    """Everything that a decoder tells of some bytes, or how it refuses them."""
+    """Return the complete result of a decoder, or its refusal."""
     try:
         written = read(data)
     except JobmeterError as error:
@@ -84,7 +84,7 @@ def test_what_senders_write_is_read_by_the_scan(request):
 
 
 class AtTheEnd:
-    """Stands for bytes that end where readable memory ends: reading one byte more kills the process."""
+    """Bytes that end where readable memory ends: reading one byte more kills the process."""
 
     def __init__(self, data: bytes) -> None:
         page = mmap.PAGESIZE

@@ -1,4 +1,4 @@
-"""Lines of samples are what Arrow's casts to text, joined, give."""
+"""Tests of sample lines: equal to the joined results of Arrow's casts to text."""
 
 import numpy as np
 import pyarrow as pa

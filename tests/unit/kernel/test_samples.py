@@ -1,4 +1,4 @@
-"""The columns of a frame: what the library finds is what NumPy finds, wherever in the payload they begin."""
+"""Tests of the columns of a frame: the library agrees with NumPy for any offset in the payload."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ def payload(counts, time, value, at=0):
 
 
 def content(found):
-    """All of it as bytes and texts: NaN equals NaN, and -0.0 is not 0.0."""
+    """Return all columns as bytes and texts, so that NaN equals NaN and -0.0 differs from 0.0."""
     span, extremes = repr(found.span), repr(None if found.extremes is None else [*map(float, found.extremes)])
     return found.time.tobytes(), found.value.tobytes(), span, extremes.replace("-0.0", "0.0"), found.single
 

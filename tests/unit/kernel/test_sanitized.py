@@ -1,6 +1,6 @@
-"""The kernel's own tests once more, on a library that stops at the first bad address or undefined operation.
+"""Repeats the kernel tests on a library that stops at the first bad address or undefined operation.
 
-Only the library is instrumented: the interpreter and NumPy run as they are, with the sanitizer's run time loaded first.
+Only the library is instrumented. The interpreter and NumPy are unchanged, with the sanitizer's runtime loaded first.
 """
 
 import os
@@ -36,7 +36,7 @@ def run(sanitized, arguments, seconds):
         **os.environ,
         "JOBMETER_KERNEL": str(library),
         "LD_PRELOAD": run_time,
-        # Memory of the interpreter is not freed at its end, and Python's own allocator would hide the ends of arrays.
+        # The interpreter does not free its memory at its end, and Python's own allocator would hide the ends of arrays.
         "ASAN_OPTIONS": "detect_leaks=0",
         "PYTHONMALLOC": "malloc",
         "CI": "true",
@@ -54,7 +54,7 @@ def run(sanitized, arguments, seconds):
 
 @pytest.fixture(scope="module")
 def sanitized(tmp_path_factory):
-    """The instrumented library, and what has to be loaded before it."""
+    """Build the instrumented library. Return it, and the runtime to load before it."""
     compiler = shutil.which("gcc")
     if compiler is None:
         pytest.skip("gcc is not installed")

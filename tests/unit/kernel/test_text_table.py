@@ -1,4 +1,4 @@
-"""The table of texts against a dictionary."""
+"""Tests of the table of texts against a dictionary."""
 
 import numpy as np
 import pytest

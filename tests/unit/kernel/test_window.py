@@ -1,4 +1,4 @@
-"""What the kernel reads out of pages is what NumPy reads, and what it puts in buckets is what the reducer does."""
+"""Tests of the kernel's page reads against NumPy, and of its buckets against the reducer."""
 
 import numpy as np
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Tags, notes and authors: which texts they may be."""
+"""Tests of tags, notes and authors: their valid texts."""
 
 import pytest
 from hypothesis import given

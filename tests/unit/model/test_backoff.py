@@ -1,4 +1,4 @@
-"""Waits between attempts grow, have an end, and differ."""
+"""Tests of retry delays: they grow, have an upper limit, and differ."""
 
 import math
 

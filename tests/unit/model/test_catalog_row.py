@@ -1,4 +1,4 @@
-"""One row in the catalogue is enough for people to see a metric everywhere."""
+"""Tests that a single catalogue row makes a metric visible to people everywhere."""
 
 import json
 import os

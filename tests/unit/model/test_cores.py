@@ -1,4 +1,4 @@
-"""Cores of a process: its affinity, and the quotas of its control groups."""
+"""Tests of the cores of a process: its affinity, and the quotas of its cgroups."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Addresses of devices on the bus, as kernels and vendors write them."""
+"""Tests of bus addresses of devices, as written by kernels and vendors."""
 
 import pytest
 from hypothesis import given
@@ -35,7 +35,7 @@ def test_any_line_can_be_searched(line):
 
 
 def test_codes_of_states_never_change():
-    """They are stored as values of `gpu.state`."""
+    """Stored values of `gpu.state` contain these codes."""
     assert [str(one) for one in STATES] == [
         "measured",
         "no permission",

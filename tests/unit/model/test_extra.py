@@ -18,7 +18,7 @@ def pointer(names):
 
 
 def put(values, names, value):
-    """The same rule, without the text form."""
+    """Set a value by the same rule, with a list of names instead of a path."""
     first, *rest = names
     if rest:
         inner = values.get(first)

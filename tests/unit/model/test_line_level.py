@@ -1,4 +1,4 @@
-"""The level that a line states, in the forms of the programs of the field; prose and counts state none."""
+"""Tests of the level of a log line, in the forms of common programs; prose and counts have none."""
 
 import json
 from datetime import UTC, datetime
@@ -205,7 +205,7 @@ NOT_STATED = [
     "Errors: none",
     "No ERROR here",
 ]
-"""Lines that state no level, whatever words they have."""
+"""Lines without a level, despite their words."""
 
 
 @pytest.mark.parametrize(("text", "level"), STATED)
@@ -238,12 +238,12 @@ _LOADED = st.sampled_from(["error", "errors", "warning", "info", "error.log", "n
 PROSE = st.builds(
     lambda first, words: " ".join([first, *words]), _PLAIN, st.lists(st.one_of(_PLAIN, _LOADED), max_size=8)
 )
-"""Sentences that begin with a plain word and have words of levels in them."""
+"""Sentences that begin with a plain word and contain level words."""
 
 
 @st.composite
 def headers(draw):
-    """What stands before a line's level: times, ranks, hosts, programs, in the orders that occur."""
+    """Draw the text before a line's level: times, ranks, hosts and programs, in common orders."""
     moment = draw(_MOMENTS)
     time = draw(
         st.sampled_from(
@@ -265,7 +265,7 @@ def headers(draw):
 
 @st.composite
 def stated(draw):
-    """A line and the level that it states."""
+    """Draw a line with a level, and return both."""
     level = draw(st.sampled_from(sorted(LEVELS)))
     word = draw(st.sampled_from(LEVELS[level]))
     text = draw(PROSE)

@@ -1,4 +1,4 @@
-"""Cutting lines that are too long, and the words that name a level."""
+"""Tests of cutting long lines, and of the words for a level."""
 
 import pytest
 from hypothesis import given
@@ -22,7 +22,7 @@ def test_a_line_is_cut_at_a_character_and_says_what_is_missing(more, character, 
     assert text.startswith(beginning)
     assert size - len(beginning.encode()) == int(note.split(" ")[0])
     assert cut_text(cut) == cut
-    # Whoever saw its beginning only cuts it alike.
+    # A reader that saw only the beginning of the line cuts it at the same place.
     assert cut_bytes(text.encode()[:MAX_TEXT_BYTES], size) == cut
 
 

@@ -1,4 +1,4 @@
-"""Lines as columns are the same lines as one by one."""
+"""Tests of log lines as columns: they equal the single lines."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The language of log searches: what a text means, and that nothing silently means something else."""
+"""Tests of the search language for logs: the meaning of each text, without silent misreadings."""
 
 from contextlib import suppress
 
@@ -48,7 +48,7 @@ def found(text):
         ("disk|memory", [1, 2, 4]),
         ("disk | memory", [1, 2, 4]),
         ("disk || well", [1, 3, 4]),
-        ("swap | disk memory", [2, 4]),  # AND before OR, however it is written
+        ("swap | disk memory", [2, 4]),  # AND binds more tightly than OR in every notation
         ("(swap | disk) memory", [2, 4]),
         ("(error|swap) disk", [1]),
         ("not disk", [2, 3, 5]),

@@ -1,4 +1,4 @@
-"""Names in the order in which people expect them."""
+"""Tests of the natural order of names."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Job records: what is legal is read, what is not is refused by the path of its field, whatever it is."""
+"""Tests of job records: valid ones are read, and invalid ones are refused with the path of the field."""
 
 import json
 from contextlib import suppress

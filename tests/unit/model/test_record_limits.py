@@ -1,4 +1,4 @@
-"""What a record may not say: each refusal names its field."""
+"""Tests of the limits of a record: each refusal names its field."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Names and keys of series: every part counts, and no name can pass for two."""
+"""Tests of names and keys of series: every part counts, and no two series share a key."""
 
 from dataclasses import replace
 

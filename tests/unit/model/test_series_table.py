@@ -1,4 +1,4 @@
-"""Rows of series, and lists of series."""
+"""Tests of rows of series, and of lists of series."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Sizes of servers: the capacity page, and how they grow."""
+"""Tests of server sizes: the figures of the capacity page, and their growth."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Codes of special values, and the series that has them."""
+"""Tests of codes of special values, and of the series that contains them."""
 
 import numpy as np
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Times, durations and ranges: what is read is what was written, and nothing else passes."""
+"""Tests of times, durations and ranges: written values are read back, and everything else is refused."""
 
 from datetime import UTC, datetime, timedelta, timezone
 

@@ -1,4 +1,4 @@
-"""The token bucket against the sum of everything that flowed in and out."""
+"""Tests of the token bucket against the sum of everything that flowed in and out."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Table of XIDs: each code of the catalogue once, with a sentence and an advice."""
+"""Tests of the table of XIDs: each code of NVIDIA's catalogue once, with a sentence and an advice."""
 
 import pytest
 from hypothesis import given
@@ -8,7 +8,7 @@ from jobmeter.model.finding import Severity
 from jobmeter.model.xid import _CODES, XIDS, XidReport, read_xid
 
 UNUSED = {5, 10, 108}
-"""Codes that neither the catalogue nor the driver's nverror.h names."""
+"""Codes that neither NVIDIA's catalogue nor the driver's nverror.h contains."""
 
 
 def test_every_code_of_the_catalogue_has_one_entry():

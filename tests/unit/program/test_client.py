@@ -1,4 +1,4 @@
-"""``Client.jobs`` with a server that gets jobs between two pages, and the calls of the asynchronous client."""
+"""Tests of ``Client.jobs`` with a server that gets jobs between two pages, and of the asynchronous client."""
 
 import pytest
 from hypothesis import given
@@ -13,7 +13,7 @@ from jobmeter.program.job import JobHandle
 
 
 class Server(Api):
-    """A list of jobs, newest first, that grows after each page."""
+    """List of jobs, newest first, that grows after each page."""
 
     def __init__(self, transport, count, growth):
         super().__init__(transport)

@@ -1,4 +1,4 @@
-"""Tables of records."""
+"""Tests of tables of records."""
 
 import msgspec
 
@@ -6,7 +6,7 @@ from jobmeter.program.frames import RecordList
 
 
 class Reading(msgspec.Struct):
-    """A record with numbers, texts and lists."""
+    """Record with numbers, texts and lists."""
 
     value: float | None
     place: str = ""

@@ -1,4 +1,4 @@
-"""``jobmeter.log`` and its siblings: what arrives, what is dropped and counted, and that no program notices."""
+"""Tests of ``jobmeter.log`` and related functions: delivery, counted losses, and no effect on the program."""
 
 import json
 import math
@@ -28,12 +28,12 @@ def receiving(path):
 
 @pytest.fixture
 def folder(tmp_path_factory):
-    """A folder with a short path: that of a socket has 107 bytes."""
+    """Return a folder with a short path, because a socket's path has at most 107 bytes."""
     return tmp_path_factory.mktemp("p")
 
 
 def messages(made, enough):
-    """The messages until ``enough`` of the points, events and facts that came is true."""
+    """Receive messages until ``enough`` of the received points, events and facts is true."""
     found: list[report.ProgramReport] = []
     while not enough(found):
         found.append(report.decode(made.recv(70_000)))
@@ -169,7 +169,7 @@ for i in range(2_000):
 def sender(folder, monkeypatch):
     monkeypatch.setenv(places.VARIABLE, str(folder / "s"))
     made = ReportThread()
-    made.thread = threading.current_thread()  # no other thread: the test takes the turns
+    made.thread = threading.current_thread()  # no second thread: the test performs each turn
     yield made
     made.sockets.close()
 

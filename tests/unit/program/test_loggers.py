@@ -1,4 +1,4 @@
-"""Callbacks of training frameworks, with stand-ins for the packages, and the follower of event files."""
+"""Tests of callbacks of training frameworks, with stand-ins for the packages, and of the follower of event files."""
 
 import os
 import subprocess

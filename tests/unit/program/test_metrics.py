@@ -1,4 +1,4 @@
-"""Metrics of a notebook: the summary on one scale, unusual lines, plots with units."""
+"""Tests of notebook metrics: the summary on one scale, unusual lines, plots with units."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""``JobHandle.wait`` with the time of the test."""
+"""Tests of ``JobHandle.wait`` with a manual clock."""
 
 import asyncio
 import math
@@ -15,7 +15,7 @@ from jobmeter.program.job import JobHandle
 
 
 class Server(Api):
-    """A job whose state changes with each query."""
+    """Job whose state changes with each query."""
 
     def __init__(self, *states):
         super().__init__(Transport("http://127.0.0.1:9"))
@@ -76,7 +76,7 @@ def test_an_interval_that_is_no_time_is_refused(interval):
 
 
 def test_a_cancelled_wait_of_an_asynchronous_job_leaves_no_thread_that_waits():
-    # The job runs on: a thread that waited for its end would keep the event loop from closing.
+    # The job continues: a thread that waits for its end would keep the event loop open.
     server = Server(*[JobState.RUNNING] * 2)
 
     async def cancel():

@@ -1,4 +1,4 @@
-"""Prometheus' own corpus of tests, where its folder is given; every known failure is listed, and fails."""
+"""Tests of Prometheus' own corpus, if its folder is given. Every listed known failure must fail."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A query that sees nothing but the samples which ``reads`` names has the same answer as one that sees all."""
+"""Tests of ``reads``: a query with only the samples it names has the same answer as with all samples."""
 
 import contextlib
 import random
@@ -15,7 +15,7 @@ from jobmeter.promql.reads import estimate_brief_cost, list_reads
 
 
 class Prefetched:
-    """The samples of each selector in the ranges that were named before, and no others."""
+    """Samples of each selector in the ranges named before, and no others."""
 
     def __init__(self, memory: Memory, query: str, start: int, end: int, step: int) -> None:
         found = list_reads(parse(query), np.arange(start, end + 1, step, dtype=np.int64))

@@ -1,4 +1,4 @@
-"""Expressions without special characters have the answers that RE2 gives."""
+"""Tests of expressions without special characters: they have the answers of RE2."""
 
 import subprocess
 import sys
@@ -18,7 +18,7 @@ TEXTS = st.text(st.sampled_from("ab|-_ /\n\0é"), max_size=4)
 @example(["^"], ["^"])
 def test_plain_alternatives_match_as_in_re2(alternatives, texts):
     pattern = "|".join(alternatives)
-    # The group has a special character, so RE2 evaluates it.
+    # The group contains a special character, so RE2 evaluates it.
     assert match_texts(pattern, texts).tolist() == match_texts(f"(?:{pattern})", texts).tolist()
 
 

@@ -1,4 +1,4 @@
-"""Both databases: SQLite in a fresh folder, and PostgreSQL where its server is installed (or one is named)."""
+"""Databases of registry tests: SQLite in a new folder, and PostgreSQL if it is installed or named."""
 
 import os
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from jobmeter.registry.open import open_registry
 
 @pytest.fixture(scope="session")
 def postgresql() -> Iterator[str]:
-    """The URL of a PostgreSQL server, without a database's name; one server for each worker of a test run."""
+    """Yield the URL of a PostgreSQL server without a database, one server for each worker of a test run."""
     named = os.environ.get("JOBMETER_TEST_POSTGRESQL")
     if named:
         yield named.rstrip("/")
@@ -25,35 +25,35 @@ def postgresql() -> Iterator[str]:
 
 @pytest.fixture
 def postgresql_url(postgresql: str) -> Iterator[str]:
-    """The URL of a fresh database, dropped afterwards."""
+    """Yield the URL of a new database, and drop it afterwards."""
     with fresh_database(postgresql) as url:
         yield url
 
 
 @pytest.fixture
 def other_postgresql_url(postgresql: str) -> Iterator[str]:
-    """As ``postgresql_url``, a second one."""
+    """Yield the URL of a second new database."""
     with fresh_database(postgresql) as url:
         yield url
 
 
 @pytest.fixture(scope="module")
 def other_module_postgresql_url(postgresql: str) -> Iterator[str]:
-    """As ``module_postgresql_url``, a second one."""
+    """Yield the URL of a second database for all tests of a module."""
     with fresh_database(postgresql) as url:
         yield url
 
 
 @pytest.fixture(scope="module")
 def module_postgresql_url(postgresql: str) -> Iterator[str]:
-    """As ``postgresql_url``, one for all tests of a module."""
+    """Yield the URL of a database for all tests of a module."""
     with fresh_database(postgresql) as url:
         yield url
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The URL of an empty database of each kind."""
+    """Return the URL of an empty database of each kind."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'registry.db'}"
     found: str = request.getfixturevalue("postgresql_url")
@@ -62,7 +62,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 def registry(url: str) -> Iterator[Registry]:
-    """An empty registry."""
+    """Yield an empty registry."""
     opened = open_registry(url, Retention())
     yield opened
     opened.close()

@@ -1,4 +1,4 @@
-"""Makes the tables of databases before release 0.1.0, from which the program still upgrades."""
+"""Creates the tables of databases before release 0.1.0, which the program can still upgrade."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -12,7 +12,7 @@ def _filled(*names: str) -> list[sa.Column[str]]:
 
 
 def make_first_tables() -> None:
-    """Create all tables, within Alembic's context of operations."""
+    """Create all tables in Alembic's context of operations."""
     _projects_and_jobs()
     _parts_of_jobs()
     _job_indexes()

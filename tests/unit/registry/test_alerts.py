@@ -1,4 +1,4 @@
-"""Alerts, silences and messages in the registry."""
+"""Tests of alerts, silences and messages in the registry."""
 
 import pytest
 from msgspec.structs import replace
@@ -47,7 +47,7 @@ def test_each_change_of_an_alert_about_a_job_is_one_event(registry, job):
     assert events(registry) == []
     for value in ("1", "2"):
         registry.alerts.put([alert(value=value, **FIRED)])
-    for later in (9, 10):  # another server that decides the same later
+    for later in (9, 10):  # another server decides the same later
         registry.alerts.put([alert(**{**ENDED, "resolved": later})])
     registry.alerts.put([], ["a"])
     registry.alerts.put([alert(**ENDED)])

@@ -1,4 +1,4 @@
-"""Tags and notes of jobs in the registry."""
+"""Tests of tags and notes of jobs in the registry."""
 
 from concurrent.futures import ThreadPoolExecutor
 

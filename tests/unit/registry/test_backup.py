@@ -1,4 +1,4 @@
-"""Copies: made while others write, brought back into either database."""
+"""Tests of backups: made during writes, and restored into either database."""
 
 import json
 import threading
@@ -88,7 +88,7 @@ def test_a_copy_brings_everything_back_in_either_database(registry: Registry, em
     registry.backup(tmp_path / "copy")
     empty.restore(tmp_path / "copy")
     assert everything(empty) == everything(registry)
-    # What is written next takes no number that is in use.
+    # The next write must not reuse a number.
     for target in (empty, registry):
         allocation = AllocationRecord(replica="z", node="n", device="gpu9", start=NOW)
         event_record = EventRecord(time=NOW, job="j", reason="later")
@@ -149,7 +149,7 @@ def test_a_damaged_copy_fills_nothing(
     source.backup(tmp_path / "copy")
     source.close()
     if "postgresql" in request.node.name:
-        return  # the source is this very database, and not empty
+        return  # source and target are the same database, which is not empty
     rows = tmp_path / "copy" / "registry.jsonl"
     whole = rows.read_bytes()
     for damaged in (

@@ -1,4 +1,4 @@
-"""Batches: each call gets its own result, begins before its batch runs, and shares its error."""
+"""Tests of batches: each call gets its own result, begins before its batch runs, and shares its error."""
 
 import threading
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""A breaker closes when the database answers again, whatever happened until then."""
+"""Tests of the breaker: it closes when the database answers again, whatever happened before."""
 
 import threading
 
@@ -42,6 +42,6 @@ def test_it_closes_after_errors_of_any_kind(
     answers.set()
     wait_until(lambda: not is_open(one))
     one.close()
-    # What is unexpected is logged, and not a thousand times.
+    # An unexpected error is logged, but not a thousand times.
     message = "the check of the registry's database failed"
     assert caplog.text.count(message) == (0 if isinstance(error, exc.SQLAlchemyError) else 1)

@@ -1,4 +1,4 @@
-"""Conditions of a listing, on both databases, against a slow filter in plain Python over the same jobs."""
+"""Tests of the conditions of a listing, on both databases, against a slow filter in plain Python."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -97,7 +97,7 @@ def filled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     registry = open_registry(url, Retention())
     with pytest.MonkeyPatch.context() as patch:
         if rows:
-            # What is too much for a column is read of each job in question.
+            # Values too large for a column are read from each matching job.
             patch.setattr(fields, "MOST_FIELDS", 0)
             patch.setattr(table, "MOST_LONG_BYTES", 0)
         fill(registry)
@@ -106,7 +106,7 @@ def filled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 class Jobs(list[Job]):
-    """Every job; its repr is short, for the sake of messages."""
+    """All jobs, with a short repr for messages."""
 
     def __repr__(self) -> str:
         return f"<{len(self)} jobs>"
@@ -311,7 +311,7 @@ def test_a_node_is_that_of_any_replica(filled: Registry) -> None:
 @example(text="ΌΣΟΣ", part="ς")
 @example(text="Straße", part="SS")
 def test_case_is_folded_as_python_folds_it(filled: Registry, text: str, part: str) -> None:
-    # Straight through the databases: the text of a job may hold anything but NUL and half characters.
+    # Compare the databases directly: a job's text can contain anything except NUL and lone surrogates.
     record = JobRecord(job_id="folded", error=text)
     filled.record("fold", Records(jobs=[record]), NOW)
     condition = Condition("error", Operator.CONTAINS, (part,))

@@ -1,4 +1,4 @@
-"""Ids, types, cursors, and what nodes and keys leave in the stream. On both databases."""
+"""Tests of the event stream on both databases: ids, types, cursors, and the events of nodes and keys."""
 
 import itertools
 
@@ -70,7 +70,7 @@ def test_pages_behind_an_id_miss_and_repeat_nothing_while_others_write(registry:
     while page := registry.list_events(expected).events:
         found += page
         expected = msgspec.structs.replace(expected, after=page[-1].id)
-        # An event that sorts before what was read already.
+        # An event that sorts before the ones already read.
         outer = NOW + 1_000 if descending else NOW - 1_000
         registry.add_events([Event(time=outer, job="j", message=f"later {len(found)}")])
     assert found == (stored[::-1] if descending else stored)

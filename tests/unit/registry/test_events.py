@@ -1,4 +1,4 @@
-"""Events: kept once, bounded, listed by time; and those that tell of a state that changed. On both databases."""
+"""Tests of events on both databases: stored once, limited, listed by time; and events of state changes."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""A database that cannot work now: a clear error, nothing kept, and work goes on when it can again."""
+"""Tests of an unusable database: a clear error, no partial write, and later recovery."""
 
 import sqlite3
 import subprocess
@@ -29,7 +29,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
     pages = 0
 
     def limit(connection: sqlite3.Connection, *_: object) -> None:
-        # The page limit fails as a full disk does: SQLITE_FULL.
+        # The page limit fails like a full disk: SQLITE_FULL.
         connection.execute(f"PRAGMA max_page_count = {pages or 4_000_000_000}")
 
     sa.event.listen(opened.engine, "checkout", limit)
@@ -74,7 +74,7 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
 def test_a_read_only_database(registry: Registry, url: str) -> None:
     registry.record("default", records(1), NOW)
     if url.startswith("sqlite"):
-        # Owner's rights do not stop root: the connection itself is told.
+        # File permissions do not restrict root, so make the connection read-only.
         @sa.event.listens_for(registry.database.engine, "checkout")
         def forbid(connection: sqlite3.Connection, *_: object) -> None:
             connection.execute("PRAGMA query_only = ON")

@@ -1,4 +1,4 @@
-"""Jobs by their stored findings, against plain Python, with paging."""
+"""Tests of filtering jobs by their stored findings, against plain Python, with paging."""
 
 from itertools import product
 

@@ -1,4 +1,4 @@
-"""The list of findings of all jobs."""
+"""Tests of the list of findings of all jobs."""
 
 import pytest
 from tests.unit.registry.test_finding_summaries import NOW, a_finding, found, registry, store

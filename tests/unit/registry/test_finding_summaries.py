@@ -1,4 +1,4 @@
-"""What a listing shows of the findings of many jobs."""
+"""Tests of the finding summaries in a listing of many jobs."""
 
 from itertools import count
 
@@ -114,7 +114,7 @@ NUMBERS = count()
 @given(steps=st.lists(STEPS, max_size=20))
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_the_worst_open_finding_comes_first_and_filters_agree(registry, steps):
-    """Findings open and close in any order; a listing shows, counts and filters those that are open.
+    """Findings open and close in any order. A listing shows, counts and filters the open ones.
 
     The report of the job begins with the same finding.
     """

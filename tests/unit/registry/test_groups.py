@@ -1,4 +1,4 @@
-"""The jobs of a resource group in a range are those that reading each job by itself tells of."""
+"""Tests of the jobs of a resource group in a range, against reading each job separately."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""What is remembered of what goes on, in its bounds."""
+"""Tests of the cache of ongoing intervals, and of its limits."""
 
 from unittest.mock import Mock
 
@@ -20,10 +20,10 @@ def test_what_goes_on_for_long_is_not_forgotten(monkeypatch: pytest.MonkeyPatch)
     cache = IntervalCache(alone=True)
     cache.commit(learned("j", 8, 0))
     for minute in range(1, 100):
-        # Only what is new is learned of replicas.
+        # Replicas contribute only new facts.
         cache.commit(IntervalChanges(learned("j", 8, minute).ends))
         assert cache.is_running(("p", "j"), ("w", 0))
-    later = 99 + GAP_MS  # goes on from an end of 99, and from none before it
+    later = 99 + GAP_MS  # continues an end of 99, but no earlier one
     same = [observation(later, later, project="p", device=f"gpu{at}") for at in range(8)]
     assert cache.go_on(Mock(**{"exec_driver_sql.return_value.rowcount": 8}), same, IntervalChanges()) == []
 

@@ -1,4 +1,4 @@
-"""Joining intervals, against the plainest thing that could be right: a set of marked times."""
+"""Tests of joining intervals, against the simplest correct method: a set of marked times."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +9,7 @@ KEY = DeviceKey("p", "j", "r", "n", "d", "import")
 
 
 def apply(stored: list[Interval], fresh: list[Interval], gap: int) -> list[Interval]:
-    """Do what the database does with the changes."""
+    """Apply the changes like the database."""
     rows = {merged.row: merged for merged in stored}
     for change in join({KEY: stored}, [(KEY, interval) for interval in fresh], gap):
         for row in change.drop:
@@ -20,7 +20,7 @@ def apply(stored: list[Interval], fresh: list[Interval], gap: int) -> list[Inter
 
 
 def oracle(spans: list[tuple[int, int]], gap: int) -> list[tuple[int, int]]:
-    """Sort, then sweep."""
+    """Sort the intervals, and sweep over them."""
     joined: list[tuple[int, int]] = []
     for start, end in sorted(spans):
         if joined and start <= joined[-1][1] + gap:

@@ -1,4 +1,4 @@
-"""The resource groups of jobs, beside a count in Python."""
+"""Tests of the resource groups of jobs, against a count in Python."""
 
 import random
 from typing import Any
@@ -10,7 +10,7 @@ NOW = 1_767_225_600_000
 
 
 def write(choose, registry, left):
-    """Write 80 jobs of two projects, some of them twice and some of them deleted; ``left`` has those that remain."""
+    """Write 80 jobs of two projects, some of them twice, and delete some. ``left`` receives the remaining ones."""
     for number in range(80):
         project, name = choose.choice(["a", "b"]), f"j{number}"
         for _ in range(choose.choice([1, 1, 2])):

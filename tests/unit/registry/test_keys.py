@@ -1,4 +1,4 @@
-"""Keys in the database."""
+"""Tests of keys in the database."""
 
 import pytest
 from msgspec.structs import replace

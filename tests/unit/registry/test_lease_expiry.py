@@ -1,4 +1,4 @@
-"""Leases of runs, jobs that are lost, and jobs that are started again. On both databases."""
+"""Tests of leases of runs, lost jobs and restarted jobs, on both databases."""
 
 import pytest
 from tests.support.registries import observation
@@ -138,7 +138,7 @@ def test_who_holds_the_lease_of_a_running_job_keeps_it(registry: Registry) -> No
 
 
 def test_a_lease_that_a_late_record_brought_is_nobodys(registry: Registry) -> None:
-    """What a run that is over left in its spool does not keep the next one out."""
+    """A record in the spool of a finished run must not block the next run."""
     registry.record("p", Records(jobs=[JobRecord(job_id="j", state=RUNNING, start=NOW, lease=MINE)]), NOW + MINUTE)
     assert registry.get_lease("p", "j") == (NOW + 2 * MINUTE, "")
     start(registry, OTHER, NOW + MINUTE, attempt=1)

@@ -1,4 +1,4 @@
-"""Leases: one owner at a time, taken over when their time is over."""
+"""Tests of leases: one owner at a time, and takeover after expiry."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -66,7 +66,7 @@ def test_of_servers_that_try_at_once_one_gets_it(url: str) -> None:
 
     with ThreadPoolExecutor(len(servers)) as pool:
         found = list(pool.map(take, range(len(servers))))
-    # At the very end of one time each may be the next: the one that was there, too.
+    # Exactly at expiry any server can be the next owner, including the last one.
     assert [sum(at) for at in zip(*found, strict=True)] == [1] * 10
     for server in servers:
         server.close()

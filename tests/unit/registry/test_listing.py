@@ -1,4 +1,4 @@
-"""Listings, on both databases, against a filter and a sort in plain Python."""
+"""Tests of listings, on both databases, against a filter and a sort in plain Python."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator

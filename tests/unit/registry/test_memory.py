@@ -1,4 +1,4 @@
-"""What was read lately: as true as reading it again."""
+"""Tests of caches of recent reads: they are as correct as a new read."""
 
 import time
 from pathlib import Path
@@ -151,7 +151,7 @@ def test_a_retention_that_expired_is_used_while_the_database_does_not_answer(reg
 
 
 class _Away:
-    """A database that does not answer."""
+    """Database that does not answer."""
 
     def read(self, *_: object) -> None:
         raise UnavailableError("the registry is away")

@@ -1,4 +1,4 @@
-"""What samples prove, on both databases."""
+"""Tests of facts derived from samples, on both databases."""
 
 import threading
 from collections.abc import Iterator
@@ -150,7 +150,7 @@ def test_two_writers_at_once_lose_nothing(url: str) -> None:
 
 @pytest.fixture
 def pair(tmp_path: Path) -> Iterator[tuple[Registry, Registry]]:
-    """Two registries that are told the same."""
+    """Yield two registries that receive the same observations."""
     first, second = (Registry(Database(f"sqlite:///{tmp_path / name}"), Retention()) for name in ("one", "two"))
     yield first, second
     first.close()

@@ -1,4 +1,4 @@
-"""Opening: URLs, migrations, several programs at once."""
+"""Tests of opening registries: URLs, migrations, several programs at once."""
 
 import multiprocessing
 import stat
@@ -35,7 +35,7 @@ def _open_and_close(url: str) -> int:
 
 
 def make_database(url: str, revision: str) -> Database:
-    """Make a database as an earlier program left it."""
+    """Make a database in the state of an earlier program."""
     database = Database(url)
     config = Config()
     config.set_main_option("script_location", "jobmeter.registry:migrations")

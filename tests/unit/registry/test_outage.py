@@ -1,4 +1,4 @@
-"""PostgreSQL that is frozen or gone: calls fail instead of waiting, and work again when it does."""
+"""Tests of a frozen or stopped PostgreSQL: calls fail instead of waiting, and work again after its return."""
 
 import threading
 from collections.abc import Iterator
@@ -55,7 +55,7 @@ def test_a_frozen_server_holds_nobody_up(server: PostgreSQL, registry: Registry)
     server.freeze()
     try:
         first = fails(registry)
-        # The others ask nothing: all of them together take no longer than one patience.
+        # The other calls skip the query, so all of them together take no longer than one timeout.
         later = {fails(registry) for _ in range(2_000)}
         with pytest.raises(UnavailableError):
             registry.list_jobs(JobFilter(), NOW)

@@ -1,4 +1,4 @@
-"""Which projects there are, on both databases."""
+"""Tests of the list of projects, on both databases."""
 
 from tests.support.registries import observation
 

@@ -1,4 +1,4 @@
-"""Records: merged field by field, on both databases."""
+"""Tests of records on both databases: merging field by field."""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""Registries of several servers on one database: each caches jobs, and none answers from an older record."""
+"""Tests of registries of several servers on one database: each caches jobs, and none answers from an older record."""
 
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ EVER = TimeRange(0, MAX_TIME_MS)
 
 
 class Group:
-    """Servers that announce changes to each other, unless they have left."""
+    """Servers that announce changes to each other until they leave."""
 
     def __init__(self) -> None:
         self.members: list[Member] = []
@@ -62,7 +62,7 @@ class Server:
         self.registry.refresh.join(self.member, alone=False)
 
     def name(self, job: str) -> str | None:
-        """The name of a job in an answer."""
+        """Return the name of a job in an answer."""
         found = self.registry.memory.get_job_head(None, job, NOW) or self.registry.find_job_head(None, job, NOW)
         return found[0].name if found else None
 
@@ -118,7 +118,7 @@ def write(server: Server, job: str, name: str) -> None:
 
 
 def stored(servers: list[Server], job: str) -> str | None:
-    """The name of a job in the database."""
+    """Return the name of a job in the database."""
     found = servers[0].registry.list_job_views([("default", job)], EVER, NOW)
     return found[0].job.name if found else None
 

@@ -1,4 +1,4 @@
-"""Reports of schedulers in the database."""
+"""Tests of the reports of schedulers in the database."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The servers and the replicas of stores in PostgreSQL."""
+"""Tests of the servers and the replicas of stores in PostgreSQL."""
 
 import threading
 from collections.abc import Iterator

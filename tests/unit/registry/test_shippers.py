@@ -1,4 +1,4 @@
-"""Log shippers in the registry: their numbers, and how far each has come."""
+"""Tests of log shippers in the registry: their numbers and their progress."""
 
 from concurrent.futures import ThreadPoolExecutor
 

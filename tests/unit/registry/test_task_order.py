@@ -1,4 +1,4 @@
-"""Which diagnostic tasks go on next, on both databases."""
+"""Tests of choosing the next diagnostic tasks, on both databases."""
 
 from jobmeter.model.task import DiagnosticTask, NodeAnswer, TaskState, TaskType
 from jobmeter.registry.base import Registry

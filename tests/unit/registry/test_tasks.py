@@ -1,4 +1,4 @@
-"""Which diagnostic tasks a filter selects, on both databases, beside the same filter in Python."""
+"""Tests of filters of diagnostic tasks, on both databases, against the same filter in Python."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""Many records are several transactions, between which others write; repeated ones are one."""
+"""Tests of large writes: many records are several transactions with room for other writers; repeated ones are one."""
 
 import random
 import threading
@@ -26,7 +26,7 @@ NOW = 1_790_000_000_000
 
 
 class Watched(Database):
-    """Notes whose transactions were committed, and how many rows each inserted or updated."""
+    """Database that records committed transactions and the number of rows each wrote."""
 
     def __init__(self, url: str) -> None:
         super().__init__(url)
@@ -48,7 +48,7 @@ class Watched(Database):
         self.wrote(key)
 
     def wrote(self, key: str) -> None:
-        """Called after each transaction."""
+        """Run after each transaction."""
 
 
 W = TypeVar("W", bound=Watched)
@@ -100,12 +100,12 @@ def test_a_transaction_of_records_is_bounded_in_rows(tmp_path):
 
 
 class Meeting(Watched):
-    """After the first transaction of project ``many`` another project has something to write, and waits for it."""
+    """Database that starts a write of another project after the first transaction of ``many``, and waits for it."""
 
     def wrote(self, key: str) -> None:
         if key != "many" or self.committed.count("many") != 1:
             return
-        # Taken as if by the next slice, until the other project waits behind it.
+        # Hold the turn like the next slice until the other project waits behind it.
         with self.writers.turn("many"):
             self.other.start()
             while not self.writers.waiting:

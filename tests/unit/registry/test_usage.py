@@ -1,4 +1,4 @@
-"""Counts of calls in both databases."""
+"""Tests of counts of calls in both databases."""
 
 import threading
 
@@ -34,7 +34,7 @@ def test_what_is_noted_of_writers_goes_after_a_day(registry: Registry) -> None:
     registry.usage.add("old", 1, [calls("a", "x", 1)], 0)
     registry.usage.add("new", 1, [calls("a", "x", 1)], day + 1)
     registry.usage.add("new", 1, [calls("a", "x", 1)], day + 2)
-    registry.usage.add("old", 1, [calls("a", "x", 1)], day + 3)  # as if it had never been heard of
+    registry.usage.add("old", 1, [calls("a", "x", 1)], day + 3)  # as if the count were unknown
     assert registry.usage.read_calls("2026-11") == [calls("a", "x", 3)]
 
 

@@ -1,4 +1,4 @@
-"""Which addresses a sink may have."""
+"""Tests of the allowed addresses of a sink."""
 
 import ipaddress
 import socket
@@ -31,7 +31,7 @@ FORBIDDEN = [
 
 
 def _resolving(monkeypatch, *answers):
-    """Names resolve to the first answer, then to the next one; the last one stays."""
+    """Resolve names to the first answer, then to the next one. The last answer stays."""
     left = list(answers)
 
     def getaddrinfo(host, port, **_):
@@ -51,11 +51,11 @@ def test_no_list_allows_link_local_metadata_and_multicast(monkeypatch, address):
 
 IPV4 = st.ip_addresses(v=4)
 PREFIXES = st.integers(0, 2**61 - 1).map(lambda bits: ipaddress.IPv6Address(1 << 125 | bits << 64))
-"""The first half of a public address."""
+"""First half of a public address."""
 
 
 def embedded(form: str, inside: ipaddress.IPv4Address, prefix: ipaddress.IPv6Address) -> str:
-    """An IPv6 address that stands for an IPv4 one, written as the RFC of its form has it."""
+    """Return an IPv6 address that stands for an IPv4 address, in the notation of the form's RFC."""
     high, low = (f"{part:x}" for part in divmod(int(inside), 2**16))
     one, two, three, four = (f"{octet:02x}" for octet in inside.packed)
     network = ":".join(prefix.exploded.split(":")[:4])
@@ -162,7 +162,7 @@ def test_one_address_that_is_not_allowed_is_enough(monkeypatch):
 
 
 def test_a_name_that_answers_otherwise_a_moment_later_changes_nothing(monkeypatch):
-    """The connection goes to the address that was looked at: the name is not resolved again."""
+    """The connection uses the checked address: the name is not resolved again."""
     _resolving(monkeypatch, [PUBLIC], ["127.0.0.1"])
     asked = []
 

@@ -1,4 +1,4 @@
-"""Jobs and nodes whose resource group becomes known late: the whole way in, on the memory store and SQLite."""
+"""Tests of jobs and nodes with a late resource group: the whole ingestion, on the memory store and SQLite."""
 
 import threading
 
@@ -20,7 +20,7 @@ WRITER = Principal(id="k", name="w", role=Role.WRITER)
 
 
 class Way(House):
-    """The house with everything that a request goes through."""
+    """``House`` with a whole ingestion pipeline."""
 
     def __init__(self, folder):
         super().__init__(folder)
@@ -80,7 +80,7 @@ def test_repeated_records_and_other_groups_ship_no_duplicates(way):
     shipper = way.create()
     way.write("a")
     way.name("elsewhere")
-    way.name("rg")  # it was of another group: what it wrote then is that one's
+    way.name("rg")  # it belonged to another group, which owns the lines of that time
     way.write("b")
     way.name("rg")
     way.write("c", job="other")
@@ -148,7 +148,7 @@ def test_a_failed_record_write_is_retried_whole(way, monkeypatch):
 
 
 def test_lines_that_come_while_the_group_is_written_keep_their_order(way, monkeypatch):
-    """Writers go on all the time; the record comes in the middle, and is slow."""
+    """Writers continue throughout. The record arrives in the middle, and is slow."""
     shipper = way.create()
     way.write("first")
     record, begun, go_on = way.registry.record, threading.Event(), threading.Event()
@@ -202,7 +202,7 @@ def test_a_node_that_changes_its_group_is_not_caught_up_with(way):
     way.describe("elsewhere")
     way.say("a")
     way.describe("rg")
-    way.registry.memory.forget_groups()  # as after ten seconds
+    way.registry.memory.forget_groups()  # like ten seconds later
     way.say("b")
     assert way.shipped(shipper) == ["b"]
 

@@ -1,4 +1,4 @@
-"""One shipper at work, on the memory store and a SQLite registry, with a clock that is set."""
+"""Tests of a single shipper, on the memory store and a SQLite registry, with a manual clock."""
 
 import msgspec
 import pytest
@@ -28,7 +28,7 @@ KEEP = Retention(raw_days=2)
 
 
 class TakingSink:
-    """Accepts lines unless a test makes it fail."""
+    """Sink that accepts lines unless a test makes it fail."""
 
     most_lines = 10
     most_bytes = 100_000
@@ -57,7 +57,7 @@ class TakingSink:
 
 
 class House:
-    """A registry with two jobs, a store, the outbox, and a sink."""
+    """Registry with two jobs, a store, the outbox, and a sink."""
 
     def __init__(self, folder):
         self.clock = SetClock()
@@ -218,7 +218,7 @@ def test_unwritten_numbers_are_skipped_after_a_while_and_are_no_loss(house):
     pump.step()
     pump.step()
     assert house.sink.texts == ["a", "b"]
-    # The last numbers of all may be missing as well.
+    # The highest numbers may be missing too.
     house.registry.shippers.reserve(shipper.id, 2)
     pump.step()
     house.forward(GAP_SECONDS + 1)
@@ -293,7 +293,7 @@ def test_one_server_of_several_ships_until_it_is_gone(house):
     house.forward(LEASE_MS / SECOND + 1)
     second.step()
     assert other.texts == ["b"]
-    # The first one comes back, and finds that it has lost the lease.
+    # The first shipper returns, and finds that it has lost the lease.
     house.put("c")
     assert first.step() == LEASE_CHECK_SECONDS
     assert house.sink.texts == ["a"]

@@ -1,4 +1,4 @@
-"""The file of sinks."""
+"""Tests of the file of sinks."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""Shippers in the stream of events, on the memory store and a SQLite registry, with a clock that is set."""
+"""Tests of shippers in the event stream, on the memory store and a SQLite registry, with a manual clock."""
 
 import pytest
 from tests.unit.ship.test_pump import KEEP, House
@@ -17,7 +17,7 @@ def house(tmp_path):
 
 
 def shipper_events(house, **wanted):
-    """The events of shippers, in their order."""
+    """Return the events of shippers, in their order."""
     filter_ = EventFilter(types=frozenset({EventType.SHIPPER}), limit=1000, **wanted)
     return house.registry.list_events(filter_).events
 
@@ -28,7 +28,7 @@ def reasons(house, **wanted):
 
 def test_making_and_deleting_are_reported_once(house):
     shipper = house.create("p2")
-    assert house.create("p2") == shipper  # there already
+    assert house.create("p2") == shipper  # already there
     house.put("waits", job="j3", project="p2")
     house.forward(1)
     house.shipping.delete(shipper)

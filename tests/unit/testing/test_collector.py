@@ -1,4 +1,4 @@
-"""The contract of collectors refuses collectors that break one of its rules."""
+"""Tests of the contract of collectors: it refuses collectors that break one of its rules."""
 
 from dataclasses import replace
 from typing import Any
@@ -18,7 +18,7 @@ NAMES = sorted(name for name in dir(CONTRACT) if name.startswith("test_"))
 
 
 class Collector:
-    """Collector with one counter, which grows by ``step`` each time."""
+    """Collector of one counter, which grows by ``step`` each time."""
 
     def __init__(self, series=CPU, step=1.0, metrics=("cpu.time",)):
         self.metrics = frozenset(metrics)

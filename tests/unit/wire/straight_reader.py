@@ -1,4 +1,4 @@
-"""A reader of docs/reference/wire-format.md that shares no code with the package: the oracle of encoders."""
+"""Reader of docs/reference/wire-format.md without code of the package: the oracle of encoders."""
 
 import struct
 import zlib
@@ -8,7 +8,7 @@ from jobmeter.model.series import Series
 
 
 def read_body(body):
-    """[(kind, samples or JSON bytes)] of a whole body; raises when anything is left over or wrong."""
+    """Return [(kind, samples or JSON bytes)] of a whole body. Raises an error for trailing or wrong bytes."""
     frames, at = [], 0
     while at < len(body):
         assert body[at : at + 2] == b"JM"

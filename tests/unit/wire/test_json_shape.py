@@ -16,7 +16,7 @@ VALUES = st.recursive(
 
 
 def _counted(value, depth=0, opened=None):
-    """Straight from the value: objects and arrays by depth, and commas."""
+    """Count objects and arrays by depth, and commas, straight from the value."""
     opened = [0] * DEPTHS if opened is None else opened
     commas = 0
     if isinstance(value, (list, dict)):

@@ -1,4 +1,4 @@
-"""Remote read against the messages of the protocol as a library of protocol buffers writes and reads them."""
+"""Tests of remote read against the protocol's messages, encoded and decoded by a protocol buffers library."""
 
 import contextlib
 
@@ -26,7 +26,7 @@ MESSAGES = {
 
 
 def messages():
-    """Return the classes of ``prompb/remote.proto``, as far as they are used."""
+    """Return the used classes of ``prompb/remote.proto``."""
     file = descriptor_pb2.FileDescriptorProto(name="remote.proto", package="p", syntax="proto3")
     for name, entries in MESSAGES.items():
         message = file.message_type.add(name=name)

@@ -1,4 +1,4 @@
-"""Frames of XOR chunks, read by a decoder that was written from the description of the format."""
+"""Tests of frames of XOR chunks, read by a decoder written from the description of the format."""
 
 import struct
 import tracemalloc
@@ -14,7 +14,7 @@ from jobmeter.wire.remote_read import CHUNK_SAMPLES, decode, encode_chunks, enco
 
 
 class Bits:
-    """The bits of a chunk, the highest of each byte first."""
+    """Bits of a chunk, the highest of each byte first."""
 
     def __init__(self, data: bytes) -> None:
         self._text = "".join(f"{byte:08b}" for byte in data)
@@ -107,7 +107,7 @@ def test_a_long_series_takes_little_memory_and_has_its_samples():
 
 
 def checksum(data: bytes) -> int:
-    """Return the CRC-32C, bit by bit."""
+    """Compute the CRC-32C bit by bit."""
     check = 0xFFFFFFFF
     for byte in data:
         check ^= byte

@@ -1,6 +1,7 @@
-"""TensorBoard's event files: what an independent writer wrote is read, whole or in pieces, and damage is noticed.
+"""Tests of TensorBoard's event files: files of an independent writer are read, whole or in pieces, and damage is found.
 
-The writer here follows the format's description and computes the checksum bit by bit. Two check values are RFC 3720's.
+The writer here follows the format's description and computes the checksum bit by bit. Two check values come from RFC
+3720.
 """
 
 import struct
@@ -13,7 +14,7 @@ from jobmeter.wire.tfevents import MOST_RECORD, EventFileReader, EventValues, co
 
 
 def crc(data):
-    """CRC-32C by polynomial division, as RFC 3720 defines it."""
+    """Compute CRC-32C by polynomial division, as RFC 3720 defines it."""
     register = 0xFFFFFFFF
     for byte in data:
         for bit in range(8):

@@ -1,4 +1,4 @@
-"""ACS3 signatures against a signer of its own, written from the vendor's description."""
+"""Tests of ACS3 signatures against an independent signer, written from the vendor's description."""
 
 import hashlib
 import hmac
@@ -30,7 +30,7 @@ def signed(
     algorithm: str = "ACS3-HMAC-SHA256",
     order: int = 0,
 ) -> Call:
-    """Sign as the description says, then write the request as an HTTP library does."""
+    """Sign as the vendor describes, then write the request like an HTTP library."""
     digest = hashlib.new(hashed, body).hexdigest()
     headers = {
         **extra,
@@ -86,7 +86,7 @@ def verifies(call: Call, secret: str) -> bool:
         verified = ACS3.claim(call) is not None and ACS3.verify(call, secret)
     except UnauthenticatedError:
         return False
-    # Before its body is read, no call is refused that holds with it.
+    # The check before the body's arrival must never refuse a call that is valid with its body.
     assert ACS3.verify_headers(replace(call, body=b""), secret) or not verified
     return verified
 

@@ -1,4 +1,4 @@
-"""ROA signatures against a signer of its own, in both forms that are in use."""
+"""Tests of ROA signatures against an independent signer, in both forms in use."""
 
 import base64
 import hashlib
@@ -19,7 +19,7 @@ DATE_MS = 1_795_188_838_000
 
 
 def signed(segments: list[str], query: dict[str, str], body: bytes, secret: str, *, legacy: bool) -> Call:
-    """Sign as the legacy core does (everything unescaped, Content-MD5) or as newer clients with ``v2`` do."""
+    """Sign like the legacy core (everything unescaped, Content-MD5), or with ``v2`` like newer clients."""
     method = "POST" if body else "GET"
     wire = "/" + "/".join(quote(segment, safe="~") for segment in segments)
     path = "/" + "/".join(segments) if legacy else wire
@@ -65,7 +65,7 @@ def verifies(call: Call, secret: str) -> bool:
         verified = ROA.claim(call) is not None and ROA.verify(call, secret)
     except UnauthenticatedError:
         return False
-    # Before its body is read, no call is refused that holds with it.
+    # The check before the body's arrival must never refuse a call that is valid with its body.
     assert ROA.verify_headers(replace(call, body=b""), secret) or not verified
     return verified
 
@@ -93,10 +93,10 @@ def test_any_single_change_is_refused(parts: dict[str, object], data: st.DataObj
     elif what == "header":
         name = data.draw(st.sampled_from([name for name, _ in call.headers if name != "authorization"]))
         changed = replace(call, headers=tuple((n, v + "1" if n == name else v) for n, v in call.headers))
-        # The body is empty: then its type is allowed to be anything or nothing.
+        # The body is empty, so its type may be anything or missing.
         assume(name != "content-type" or call.body)
     elif what == "body":
-        # The newer clients leave the body unprotected in this scheme; there is nothing to check it against.
+        # Newer clients leave the body unsigned in this scheme, so it cannot be verified.
         assume(parts["legacy"] and call.body)
         changed = replace(call, body=call.body + b"1")
     elif what == "secret":

@@ -1,4 +1,4 @@
-"""RPC signatures against a signer of its own."""
+"""Tests of RPC signatures against an independent signer."""
 
 import base64
 import hashlib
@@ -27,7 +27,7 @@ def escaped(text: str) -> str:
 def signed(
     query: dict[str, str], form: dict[str, str], secret: str, *, method: str = "POST", algorithm: str = "HMAC-SHA1"
 ) -> Call:
-    """Sign as the vendor's page says, with nothing of the product's own."""
+    """Sign as the vendor's page describes, without code of the product."""
     own = {
         "Action": "DescribeMetricList",
         "Version": "2019-01-01",
@@ -68,7 +68,7 @@ def verifies(call: Call, secret: str) -> bool:
         verified = RPC.claim(call) is not None and RPC.verify(call, secret)
     except UnauthenticatedError:
         return False
-    # Before its body is read, no call is refused that holds with it.
+    # The check before the body's arrival must never refuse a call that is valid with its body.
     assert RPC.verify_headers(replace(call, body=b""), secret) or not verified
     return verified
 

@@ -1,4 +1,4 @@
-"""Huawei Cloud's signatures: its published example, recorded calls, and a signer of their own."""
+"""Tests of Huawei Cloud's signatures: the published example, recorded calls, and an independent signer."""
 
 import hashlib
 import hmac
@@ -36,7 +36,7 @@ ORDERS = {
 }
 
 
-# The curve SM2 in affine coordinates, as GB/T 32918 writes it down.
+# SM2 curve in affine coordinates, as in GB/T 32918.
 P = 0xFFFFFFFEFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF00000000FFFFFFFFFFFFFFFF
 A = 0xFFFFFFFEFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF00000000FFFFFFFFFFFFFFFC
 B = 0x28E9FA9E9D9F5E344D5A9E4BCF6509A7F39789F515AB8F92DDBCBD414D940E93
@@ -116,12 +116,12 @@ def make(
     payload: str | None = None,
     shuffle: int = 0,
 ) -> Made:
-    """Sign as the description says, then write the request as an HTTP library does."""
+    """Sign as the vendor describes, then write the request like an HTTP library."""
     hashed = HASHES[algorithm]
     headers = {"host": "127.0.0.1:8080", "x-sdk-date": DATE, **dict(extra)}
     named = sorted(headers)
     path = "/" + "/".join(quote(segment, safe="~") for segment in segments)
-    # The SDKs unescape the path and then take it apart: a slash inside of a segment is signed as one between two.
+    # The SDKs unescape the path before they split it, so they sign a slash inside a segment like a separator.
     decoded = "/".join(quote(part, safe="~") for part in ("/" + "/".join(segments)).split("/"))
     expected = "&".join(f"{quote(name, safe='~')}={quote(value, safe='~')}" for name, value in sorted(query))
     canonical = (
@@ -146,7 +146,7 @@ def verifies(call: Call, secret: str) -> bool:
         verified = SDK_HMAC.claim(call) is not None and SDK_HMAC.verify(call, secret)
     except UnauthenticatedError:
         return False
-    # Before its body is read, no call is refused that holds with it.
+    # The check before the body's arrival must never refuse a call that is valid with its body.
     assert SDK_HMAC.verify_headers(replace(call, body=b""), secret) or not verified
     return verified
 
@@ -205,7 +205,7 @@ def test_any_single_change_is_refused(one: Made, data: st.DataObject) -> None:
         secret += "1"
     else:
         changed = with_header(call, "authorization", call.get_header("authorization").replace(KEY, f"{KEY}1"))
-        # The HMAC of the plain variants does not cover the key's id: another id has another secret.
+        # The HMAC of the plain variants does not cover the key id, but another id has another secret.
         assume("HMAC" not in call.get_header("authorization") or "V11" in call.get_header("authorization"))
     assert not verifies(changed, secret), what
 

@@ -1,4 +1,4 @@
-"""SM2 keys of which a coordinate begins with a zero byte: one key pair in 128."""
+"""Tests of SM2 keys with a coordinate that begins with a zero byte, which happens in one of 128 key pairs."""
 
 import pytest
 

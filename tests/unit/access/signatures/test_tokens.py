@@ -1,4 +1,4 @@
-"""Bare tokens and share tokens: where they are found."""
+"""Tests of bare tokens and share tokens: their places in a request."""
 
 import pytest
 

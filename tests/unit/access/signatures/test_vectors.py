@@ -1,4 +1,4 @@
-"""Requests recorded from the vendors' own clients (each names its version): verified, and refused after a change."""
+"""Tests of requests recorded from the vendors' own clients, by version: valid, and refused after a change."""
 
 import json
 from base64 import b64decode

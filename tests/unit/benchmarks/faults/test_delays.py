@@ -1,4 +1,4 @@
-"""The delay from the beginning of a fault until its finding opens while the job runs."""
+"""Tests of the delay from the beginning of a fault until its finding opens in a running job."""
 
 import numpy as np
 import pytest

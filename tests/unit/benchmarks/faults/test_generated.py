@@ -1,4 +1,4 @@
-"""Rules on generated series with known truth: noise, missing points, several seeds; and healthy jobs beside them."""
+"""Tests of rules on generated series with known truth (noise, missing points, several seeds), and on healthy jobs."""
 
 import re
 
@@ -39,11 +39,11 @@ def test_a_fault_is_named_as_the_root_and_nothing_else_is(rule, number, seed):
 _RAW = re.compile(
     r"\d\.\d{3,}|(?<![\d,.])\d{6,}|\b\d+ (?:\{|1/)|\bNone\b|\bnan\b|e[+-]\d\d|1 (?:times|errors|processes)\b"
 )
-"""Figures without a unit, with more digits than anybody reads, and plurals of one."""
+"""Figures without a unit, figures with too many digits, and plurals of one."""
 
 
 def is_readable(case, one):
-    """Check the form of a finding: its subject as people know it, figures with units, the advice last."""
+    """Check the form of a finding: a subject that people know, figures with units, and the advice at the end."""
     kind, name = one.subject.kind, one.subject.name
     node, _, part = name.partition(":" if kind == "filesystem" else "/")
     if kind == "replica":
@@ -69,7 +69,7 @@ def is_readable(case, one):
 
 
 _FLAGS = {"remap_pending", "remap_failure", "gpu_missing", "throttle_power"}
-"""Rules of metrics that are a flag or a state, which has no unit."""
+"""Rules whose metrics are a flag or a state, which has no unit."""
 
 
 @pytest.mark.parametrize("seed", range(20, 23))
@@ -80,7 +80,7 @@ def test_a_healthy_job_has_no_finding(name, seed):
 
 @pytest.mark.slow
 def test_drawn_jobs_of_any_shape_are_diagnosed():
-    """Sizes, sampling, levels, onsets, places and wordings are drawn: one job of each fault, as many healthy ones."""
+    """Draw sizes, sampling, levels, onsets, places and wordings: one job of each fault, and as many healthy ones."""
     trials = list(generated(seed=20, count=1))
     whole = scores(trials)[""]
     assert whole.precision >= 0.95, [(one.name, one.wrong) for one in trials if one.wrong]

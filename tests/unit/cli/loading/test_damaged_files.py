@@ -1,4 +1,4 @@
-"""Files that a disk damaged, or that somebody made odd: each is named, and nothing breaks."""
+"""Tests of damaged or odd files: an error names each, and nothing crashes."""
 
 import io
 from pathlib import Path
@@ -35,7 +35,7 @@ def test_a_line_of_json_that_is_nested_very_deep_is_named(tmp_path: Path, outer:
 
 
 def _ignored(size: int) -> None:
-    """Nobody is shown how far it is."""
+    """Ignore the progress."""
 
 
 def _parquet_files() -> list[bytes]:
@@ -65,7 +65,7 @@ def _parquet_files() -> list[bytes]:
 
 PARQUET = _parquet_files()
 PLAIN: dict[str, Any] = {"use_dictionary": False, "write_statistics": False}
-"""The values of a page as they are, and nowhere else."""
+"""Options that store values plainly in pages and nowhere else."""
 
 
 @settings(max_examples=300, deadline=None)
@@ -83,7 +83,7 @@ def test_a_damaged_parquet_file_is_read_or_named_as_damaged(
     with TemporaryDirectory() as folder:
         path = Path(folder) / "hurt.parquet"
         path.write_bytes(content)
-        # To the bodies that are sent, where names are looked up.
+        # Read up to the request bodies, where names are looked up.
         plan = ImportPlan(files=[str(path)], form="parquet", skip_bad=skip_bad)
         said = ""
         try:

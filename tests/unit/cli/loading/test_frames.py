@@ -1,4 +1,4 @@
-"""Frames written from columns hold exactly the rows, as the server's own decoder reads them."""
+"""Tests of frames written from columns: the server's own decoder reads exactly the rows."""
 
 import dataclasses
 from typing import Any
@@ -18,7 +18,7 @@ KEYS = ("metric", "cluster", "node", "device", "job_id", "replica")
 
 
 def rows_of(samples: list[tuple[Any, ...]]) -> Rows:
-    """Rows of (metric, cluster, node, device, job, replica, time, value)."""
+    """Return rows of (metric, cluster, node, device, job, replica, time, value)."""
     names = {}
     for at, column in enumerate(KEYS):
         values = [*sorted({sample[at] for sample in samples}), "unused"]
@@ -42,7 +42,7 @@ def decoded(body: bytes, project: str = "own") -> list[tuple[Series, int, float]
 
 def expected(samples, project="own"):
     return [
-        # A job's row without a replica belongs to its node, as vendors' APIs show it, else to worker-0.
+        # A job's row without a replica belongs to its node, as in vendors' APIs, or else to worker-0.
         (Series(metric, project, cluster, node, device, job, replica or node or "worker-0"), time, value)
         for metric, cluster, node, device, job, replica, time, value in samples
     ]

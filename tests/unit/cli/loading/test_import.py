@@ -1,4 +1,4 @@
-"""``jobmeter import`` against a server that remembers what it was sent."""
+"""Tests of ``jobmeter import`` against a server that records its requests."""
 
 import json
 import re
@@ -21,7 +21,7 @@ def line(n, value=0.5):
 
 @pytest.fixture
 def taken(server):
-    """What the server took: (series, time, value) of samples, and job ids of records."""
+    """Return the received samples as (series, time, value), and the job ids of the records."""
     found: list[tuple[Any, ...]] = []
     lock = threading.Lock()
 
@@ -58,7 +58,7 @@ def test_several_files_records_and_a_project(taken, run, tmp_path):
     result = run("import", str(tmp_path / "a.csv"), str(tmp_path / "b.jsonl"), "--project", "p", "--json")
     shown = json.loads(result.stdout)
     assert (shown["rows"], shown["accepted"], shown["records"], shown["jobs"]) == (1, 1, 2, 3)
-    # Two requests are under way at any time: which one arrives first is not told.
+    # Two requests are always in transit, and their order of arrival is undefined.
     assert sorted(one[:2] for one in taken if len(one) == 2) == [("k", "p"), ("l", "own")]
     assert [one[0] for one in taken if len(one) == 3] == ["j0"]
 

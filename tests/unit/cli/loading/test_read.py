@@ -1,4 +1,4 @@
-"""Files to rows: every format and spelling gives the same samples, and a bad row is named."""
+"""Tests of reading files: every format and spelling gives the same samples, and an error names a bad row."""
 
 import gzip
 import io
@@ -297,7 +297,7 @@ def test_a_parquet_file_is_read_without_importing_pandas(tmp_path):
 
 @given(st.lists(st.none() | st.floats(allow_nan=False, allow_infinity=False), max_size=20), st.integers(0, 9))
 def test_numbers_of_a_cut_column_with_empty_rows(values, cut):
-    """A column that does not begin at the begin of its memory, with and without empty rows."""
+    """The column begins within its memory, with and without empty rows."""
     column = pa.array(values, pa.float64())[cut:]
     expected = [np.nan if value is None else value for value in values[cut:]]
     checked = arrow.check_values(column)

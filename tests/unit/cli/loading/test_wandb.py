@@ -1,4 +1,4 @@
-"""Offline files of Weights & Biases: written here byte by byte, as LevelDB's log and protocol buffers say."""
+"""Tests of offline files of Weights & Biases, written byte by byte as LevelDB's log and protocol buffers."""
 
 import contextlib
 import io
@@ -173,7 +173,7 @@ LEAVES = st.sampled_from([0, 2**64 - 1, b"", b"a", b"\xff", b"_timestamp", b"180
 
 
 def parts(numbers, contents):
-    """Messages of at most four fields."""
+    """Draw messages of at most four fields."""
     pairs = st.lists(st.tuples(st.sampled_from(numbers), contents), max_size=4)
     return pairs.map(lambda fields: b"".join(field(number, content) for number, content in fields))
 

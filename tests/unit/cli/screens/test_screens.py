@@ -1,4 +1,4 @@
-"""The keys of ``jobmeter top`` on screens of several sizes, with the server of the other verbs' tests."""
+"""Tests of the keys of ``jobmeter top`` on screens of several sizes, with the fake server of command tests."""
 
 import asyncio
 import time
@@ -75,7 +75,7 @@ def metrics(asked):
 
 @pytest.fixture
 def fleet(server):
-    """A server with a running job of four ranks, one of them slow, another running one, and one that ended."""
+    """Prepare a server with a running job of four ranks, one of them slow, another running job, and an ended one."""
     busy = {"id": "busy", "name": NAME, "state": "Running", "project": "default", "start": START}
     idle = {**busy, "id": "idle", "name": "x"}
     ended = {**busy, "id": "ended", "state": "Failed", "end": START + 5000}
@@ -95,7 +95,7 @@ def fleet(server):
 
 
 class Screens:
-    """The program with what a test wants to know of it."""
+    """Running program with its inspected parts."""
 
     def __init__(self, app, pilot):
         self.app = app
@@ -129,7 +129,7 @@ class Screens:
 
 
 def text_of(shown):
-    """The text of a widget, in one line where it is a table."""
+    """Return the text of a widget, in one line for a table."""
     text = StringIO()
     Console(file=text, width=500).print(shown.content)
     return text.getvalue()
@@ -209,7 +209,10 @@ def test_ranks_give_way_to_devices_with_bars_on_a_small_screen(fleet):
     "subject", [{"kind": "replica", "name": "worker-2"}, {"kind": "device", "name": "n2/gpu0"}, None]
 )
 def test_the_rank_that_a_finding_is_about_is_marked_and_no_other(fleet, subject):
-    """How far a rank is from the median marks nothing: the screen says the same as the rules. It comes first."""
+    """The screen marks only ranks with findings, whatever their distance from the median.
+
+    The marked rank comes first.
+    """
     fleet.on("/jobs/busy/findings", [{**FINDING, "subject": subject}] if subject else [])
     expected = ["worker-2"] if subject else []
 
@@ -247,7 +250,7 @@ def test_a_table_begins_with_the_marked_device_and_is_as_wide_as_its_cells(fleet
             devices, ranks = shown.table("#devices"), shown.table("#ranks")
             await shown.press("d")
             assert (devices.cursor_row, devices.scroll_y) == (0, 0)
-            # Rows that change their order are drawn again; no column is as narrow as its head until later.
+            # Reordered rows are drawn again, and no column shrinks to its header meanwhile.
             before = [column.content_width for column in ranks.ordered_columns]
             ranks.sort_next()
             assert [column.content_width for column in ranks.ordered_columns][1:] == before[1:]

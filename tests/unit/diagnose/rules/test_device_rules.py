@@ -1,4 +1,4 @@
-"""Rules about devices that look at the course of time, at their neighbours, or at counters."""
+"""Tests of device rules that compare times, neighbours, or counters."""
 
 import numpy as np
 import pytest
@@ -112,7 +112,7 @@ def test_a_clock_that_something_lowers_is_not_reported(seed, ranks, interval, wh
 @settings(max_examples=8, deadline=None)
 @given(seeds, st.integers(5, 60))
 def test_an_idle_device_may_lower_its_link(seed, interval):
-    """It does so in pauses of minutes, too."""
+    """A device also lowers its link in pauses of minutes."""
 
     def change(metric, _rank, time, value):
         rests = time // MINUTE % 25 < 6
@@ -211,7 +211,7 @@ def test_a_healthy_job_with_devices_of_any_shape_has_no_finding(name, seed):
 @settings(max_examples=8, deadline=None)
 @given(st.integers(5, 60), st.sampled_from([0, 1]), st.floats(0.3, 0.7), st.floats(3e9, 7e10))
 def test_memory_that_a_job_left_on_a_node_is_found_by_a_task(interval, strangers, end, used):
-    """First a job computes there; then nobody does, and the memory stays."""
+    """A job computes there at first. Afterwards nobody computes, but the memory stays in use."""
     start = NOW - 3 * HOUR
     time = np.arange(start, NOW, interval * SECOND)
     left = time >= start + end * 3 * HOUR

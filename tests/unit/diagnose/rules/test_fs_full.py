@@ -1,4 +1,4 @@
-"""A full filesystem is a finding of the jobs that use it, and of no other."""
+"""Tests of full filesystems: a finding of the jobs that use them, and of no other job."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,10 @@ def signal(metric, value, node="n1", part="", replica=""):
 
 
 def found(mounts=None, written=None, node="n1"):
-    """The mounts in the findings of a job on a node whose / and /data are full; ``written`` is its rate of writing."""
+    """Return the mounts in the findings of a job on a node with full / and /data.
+
+    ``written`` is its rate of writing.
+    """
     view = JobView(
         job=Job(id="j", state=JobState.RUNNING, start=NOW),
         replicas=[Replica(name="w", node="n1", state=JobState.RUNNING, start=NOW)],
@@ -45,24 +48,24 @@ def found(mounts=None, written=None, node="n1"):
 
 BOTH = ["n1:/", "n1:/data"]
 SLOW, FAST = 100.0, 10_000.0
-"""Rates of writing: together less and more than the threshold in half an hour."""
+"""Rates of writing: in half an hour together less and more than the threshold."""
 
 
 @pytest.mark.parametrize(
     ("mounts", "written", "wanted"),
     [
-        # Nothing was measured of what it writes: nothing can be left out.
+        # Its writes were not measured, so no mount can be excluded.
         (None, None, BOTH),
         (None, 0, []),
         (None, SLOW, []),
         (None, FAST, BOTH),
-        # It works in one of them and writes nothing.
+        # It works in one of them, and writes nothing.
         (UsedMounts(worked=frozenset({"/data"})), 0, ["n1:/data"]),
         (UsedMounts(worked=frozenset({"/data"})), None, ["n1:/data"]),
         (UsedMounts(worked=frozenset({"other"})), 0, []),
-        # It writes, and to which filesystem was not seen: files are open for a short time.
+        # It writes, but the filesystem is unknown, because its files are open only briefly.
         (UsedMounts(worked=frozenset({"other"})), FAST, BOTH),
-        # It writes to another one.
+        # It writes to another filesystem.
         (UsedMounts(worked=frozenset({"/scratch"}), written=frozenset({"/scratch"})), FAST, []),
         (UsedMounts(worked=frozenset({"/"}), written=frozenset({"/scratch"})), FAST, ["n1:/"]),
         (UsedMounts(worked=frozenset({"/scratch"}), written=frozenset({"/data"})), FAST, ["n1:/data"]),

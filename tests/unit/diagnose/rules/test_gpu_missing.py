@@ -1,4 +1,4 @@
-"""A GPU that stops being measured: what the finding says, at any interval, phase and step."""
+"""Tests of a GPU without measurements: the text of the finding, at any interval, phase and step."""
 
 import numpy as np
 import pytest
@@ -54,7 +54,7 @@ def event(reason, device="gpu0", minute=5, job="", message="what happened"):
 
 
 def states(codes, interval=10 * SECOND, step=10 * SECOND, phase=0):
-    """Samples of the state as the rule reads them: means of steps aligned to the epoch."""
+    """Return state samples as the rule reads them: means of steps aligned to the epoch."""
     time = START + phase + np.arange(len(codes)) * interval
     steps, where = np.unique(time // step * step, return_inverse=True)
     mean = np.bincount(where, weights=np.asarray(codes, float)) / np.bincount(where)
@@ -90,7 +90,7 @@ def test_a_loss_is_found_at_any_interval_phase_and_step(state, interval, phase, 
     (one,) = found(case([states(codes, interval * SECOND, step * SECOND, phase)], length=24 * 60 * MINUTE))
     lost = START + phase + before * interval * SECOND
     assert abs(one.start - lost) <= step * SECOND
-    if after * interval >= 2 * step:  # one step holds nothing else
+    if after * interval >= 2 * step:  # one step contains no other value
         assert one.evidence[0].text.endswith(f": {state}")
         assert one.severity is (Severity.WARNING if state.usable else Severity.CRITICAL)
 

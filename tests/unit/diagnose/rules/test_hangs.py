@@ -1,4 +1,4 @@
-"""Hangs: idle ones and collectives that spin, by whatever is measured; and jobs beside them that only seem to hang."""
+"""Tests of hangs, idle ones and spinning collectives, by any measurements; and of jobs that only seem to hang."""
 
 import numpy as np
 import pytest
@@ -46,7 +46,10 @@ KINDS = {
 
 
 def hanging(job, levels, stop, *, full=False):
-    """A job that hangs from a moment on; now and then a process does something. ``full``: devices are always busy."""
+    """Sample a job that hangs from ``stop`` on, with occasional activity of processes.
+
+    ``full`` keeps its devices busy.
+    """
 
     def change(metric, _rank, time, value):
         blips = job.random.random(len(time)) < 0.01
@@ -84,7 +87,7 @@ def test_a_hang_is_found_with_its_beginning_and_nothing_else_is(kind, seed, rank
     assert abs(one.start - stop) <= max(3 * MINUTE, 4 * job.interval * SECOND)
     assert one.sentence.startswith(f"All {ranks} ranks stand still")
     assert all(piece.unit and piece.limit is not None for piece in one.evidence)
-    if state is JobState.RUNNING and minutes < 19:  # before that is in what a running job is looked at for
+    if state is JobState.RUNNING and minutes < 19:  # an earlier start lies within the evaluated part of a running job
         assert found(sampled.findings_while_running()) == [("hang_hw", "j")]
 
 
@@ -134,7 +137,7 @@ def test_a_job_that_waits_for_a_person_does_not_hang(job_type, command, is_inter
 def test_stacks_show_a_hang_early_where_the_rank_that_others_wait_for_rests(
     kind, seed, ranks, interval, minutes, load, rank
 ):
-    """The named rank may compute for all of them, which is no hang: it compiles, or prepares data.
+    """The named rank may compute for all others, which is no hang: it compiles, or prepares data.
 
     It computes with one core, however many cores the replica used before.
     """
@@ -164,7 +167,7 @@ def test_stacks_show_a_hang_early_where_the_rank_that_others_wait_for_rests(
 
 
 def phases(job, name):
-    """Jobs that do less, or do it without traffic, and do not hang."""
+    """Return jobs that do less, or work without traffic, and do not hang."""
     end = job.start + job.length * MINUTE
 
     def change(metric, rank, time, value):
@@ -197,7 +200,7 @@ def test_a_job_that_works_does_not_hang(name, data, state):
     job = Training(random, data.draw(st.sampled_from([2, 4, 8])), data.draw(st.integers(5, 60)), 80, metrics, state)
     job.pauses = False
     if name == "evaluates on the CPU" and "gpu.tensor.active" in metrics:
-        return  # devices that stop, without anything that shows the CPU at work
+        return  # devices stop, and no metric shows CPU work
     assert "hang_hw" not in dict(found(phases(job, name).findings()))
 
 
@@ -221,7 +224,7 @@ def test_a_rank_that_was_lost_long_after_a_hang_began_is_not_its_cause(seed):
 
 
 def written(times, ranks, silent_ms, state=JobState.RUNNING):
-    """A job whose ranks wrote lines at these times (ms, ascending), the last of them so long before its end."""
+    """Return a job whose ranks wrote lines at these ascending times (ms), the last ``silent_ms`` before its end."""
     made = FAULTS["hang_log"][0](np.random.default_rng(1), JobShape(replicas=ranks, length=3 * HOUR))
     made.state = state
     case = made.case()

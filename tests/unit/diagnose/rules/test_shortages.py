@@ -1,4 +1,4 @@
-"""Rules about resources that a job lacks or wastes: at any interval, with noise, from any moment on."""
+"""Tests of rules about lacking or wasted resources: at any interval, with noise, from any moment on."""
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ _FAULTS = [(rule, number) for rule, makes in SHORTAGES.items() for number in ran
 
 @st.composite
 def shapes(draw):
-    """Intervals of 5 to 60 s, any phase and jitter, noise, and onset of the fault."""
+    """Draw intervals of 5 to 60 s with any phase, jitter, noise, and onset of the fault."""
     interval = draw(st.integers(5, 60)) * SECOND
     replicas = draw(st.sampled_from([4, 7, 16]))
     return JobShape(
@@ -86,7 +86,7 @@ def test_a_job_that_comes_near_to_a_shortage_has_no_finding(name, shape, seed):
 @given(shapes(), st.integers(0, 2**32 - 1))
 @pytest.mark.parametrize(("rule", "number"), [one for one in _FAULTS if RULES[one[0]].running])
 def test_a_shortage_is_found_while_the_job_runs(rule, number, shape, seed):
-    """The last half an hour suffices, and the finding is the same member's."""
+    """The last half hour is sufficient, and the finding is about the same member."""
     made = SHORTAGES[rule][number](np.random.default_rng(seed), shape)
     own = RULES[rule]
     case = made.running_case(START + made.length, int(THRESHOLDS["running"]["window"]), own)
@@ -116,7 +116,7 @@ def test_lanes_whose_speed_is_wrong_or_unknown_are_not_judged(wrong):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_nvlink_that_stays_loaded_keeps_its_finding_open_and_opens_none(seed):
-    """The last half an hour shows no other time."""
+    """The last half hour contains no other state."""
     made = SHORTAGES["comm_bound"][3](np.random.default_rng(seed), JobShape(replicas=2, devices=2))
     now = START + made.length
     case = made.running_case(now, int(now - made.began - MINUTE), RULES["comm_bound"])
@@ -131,12 +131,12 @@ def test_what_nccl_says_of_its_network_is_found_in_a_long_log(text):
     assert query is not None
     for prefix in ("node-1:123:456 [0] NCCL INFO ", "[1,3]<stdout>:node-1:77:78 [3] NCCL INFO "):
         line = LogLine(time_ns=1, text=prefix + text, job="j")
-        assert matches(query, line) or text.startswith("P2P plugin")  # which decides nothing
+        assert matches(query, line) or text.startswith("P2P plugin")  # without an effect on the decision
     assert not matches(query, LogLine(time_ns=1, text="step 3 of 10, network ok", job="j"))
 
 
 def measured_on_a_node(rates, state, interval=20, length=60):
-    """A job of one rank on ``node-0``, whose counters grow at rates, by metric and labels."""
+    """Return a job of one rank on ``node-0``, whose counters grow at rates, by metric and labels."""
     time = np.arange(NOW - length * MINUTE, NOW, interval * SECOND)
     job = Sampled({("cpu.usage", "worker-0"): (time, np.ones(len(time)))}, NOW - length * MINUTE, state=state)
     series = [Series(metric, "lab", node="node-0", labels=labels) for metric, labels in rates]

@@ -1,4 +1,4 @@
-"""Stragglers: found at any size, interval and onset, by whatever metrics there are; and healthy jobs beside them."""
+"""Tests of stragglers at any size, interval and onset, by any available metrics; and of healthy jobs."""
 
 import re
 
@@ -53,7 +53,7 @@ def test_the_slow_device_is_named_and_no_other(drawn):
     assert one.severity is Severity.WARNING
     assert one.sentence.startswith(f"worker-{rank} (node-{rank}, gpu0) ")
     assert "the median is" in one.sentence
-    # The first minutes are not judged, and a difference shows in a window at a time.
+    # The first minutes are not evaluated, and a difference appears window by window.
     first_judged = begin if begin > job.view.job.start else begin + 10 * MINUTE
     assert first_judged - 5 * MINUTE <= one.start <= first_judged + 12 * MINUTE
     for piece in one.evidence:
@@ -100,7 +100,7 @@ def test_two_slow_devices_of_few_are_both_named(seed, ranks, interval, since, fa
 
 @settings(max_examples=10, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(5, 60), st.sampled_from([JobState.RUNNING, JobState.SUCCEEDED]))
-@example(194455477, 5, JobState.RUNNING)  # at first the least busy devices of the whole time shared work unevenly
+@example(194455477, 5, JobState.RUNNING)  # the devices that were least busy on average shared work unevenly at first
 @example(4213142193, 53, JobState.SUCCEEDED)
 def test_one_that_was_slow_for_its_last_twenty_minutes_is_found_while_the_job_runs_and_after(seed, interval, state):
     job = Training(np.random.default_rng(seed), 16, interval, 90, state=state)
@@ -125,7 +125,7 @@ def test_healthy_jobs_have_no_straggler(data, kind):
             return value * levels[rank * 4 // job.ranks]
         if kind == "phases":  # all of them train and evaluate in turn
             return np.where(time // (10 * MINUTE) % 3 == 0, 0.5 * value, value) if "memory" not in metric else value
-        if kind == "server" and rank == 0:  # one has another part: other load, other memory
+        if kind == "server" and rank == 0:  # one device has another role with another load and other memory
             return value * (0.4 if "memory" in metric else 0.7)
         return value
 
@@ -147,7 +147,7 @@ def test_healthy_jobs_have_no_straggler(data, kind):
 def test_devices_of_another_model_are_no_stragglers_and_a_slow_one_of_a_model_is(
     seed, ranks, interval, limits, factor, is_slow
 ):
-    """An older model draws less power at a lower clock. A slow device is compared with others of its model."""
+    """An older model uses less power at a lower clock. A slow device is compared with devices of its own model."""
     random = np.random.default_rng(seed)
     job = Training(random, ranks, max(interval, ranks // 4), 60, (*NVML, "gpu.power.limit", *limits))
     older = set(random.choice(ranks, int(random.integers(1, ranks // 2 + 1)), replace=False).tolist())
@@ -183,7 +183,7 @@ def test_devices_that_take_turns_at_having_less_to_do_are_no_stragglers(
 @settings(max_examples=12, deadline=None)
 @given(st.data())
 def test_devices_that_hardly_work_are_no_stragglers(data):
-    """Where devices wait for their input, what each of them does scatters."""
+    """The utilization of devices that wait for their input varies at random."""
     job = training(data.draw, data.draw(st.sampled_from([4, 8, 16])), ALL_METRICS)
     levels = 0.06 * np.random.default_rng(data.draw(st.integers(0, 2**32 - 1))).lognormal(0, 0.3, job.ranks)
 
@@ -194,7 +194,7 @@ def test_devices_that_hardly_work_are_no_stragglers(data):
 
 
 def batch(random, ranks, interval, length, state, level):
-    """CPU of the ranks of a job without devices; ``level`` gives that of a rank at some times."""
+    """Sample the CPU of the ranks of a job without devices. ``level`` returns the level of a rank at some times."""
     start, measured = NOW - length * MINUTE, {}
     for rank in range(ranks):
         time = np.arange(start + int(random.integers(interval * SECOND)), NOW, interval * SECOND)
@@ -228,7 +228,7 @@ def test_a_rank_of_many_that_uses_other_amounts_of_cpu_is_named(seed, ranks, int
     st.floats(0.0, 0.1), st.booleans(),
 )  # fmt: skip
 def test_a_rank_that_computes_while_the_others_sleep_is_named(seed, ranks, interval, length, wakes, all_pause):
-    """Sleeping ranks mostly use no CPU at all; the little that they use at times is no sign of work."""
+    """Sleeping ranks mostly use no CPU. The little that they use at times is no sign of work."""
     random = np.random.default_rng(seed)
     rank = int(random.integers(ranks))
 
@@ -246,7 +246,7 @@ def test_a_rank_that_computes_while_the_others_sleep_is_named(seed, ranks, inter
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.sampled_from([4, 6, 8, 16]), st.integers(20, 60), st.integers(8, 30))
 def test_a_rank_is_named_beside_others_whose_traces_of_load_rise_and_fall(seed, ranks, interval, length):
-    """All others rest, at levels that change by orders of magnitude: there is no level of work to fall from."""
+    """All other ranks rest, with tiny loads that vary by orders of magnitude: none has a level of work."""
     random = np.random.default_rng(seed)
     rank = int(random.integers(ranks))
     drift = 10 ** random.uniform(-5, -1.7, length + 1)
@@ -271,7 +271,7 @@ def test_a_rank_is_named_beside_others_whose_traces_of_load_rise_and_fall(seed, 
 def test_a_rank_that_writes_checkpoints_or_evaluates_alone_is_no_straggler(
     seed, ranks, interval, share, cycle, rest, state
 ):
-    """The others rest meanwhile, with no CPU or traces of load, for less than half of the time."""
+    """The other ranks rest meanwhile, with no CPU or tiny loads, for less than half of the time."""
     random = np.random.default_rng(seed)
     alone, length = float(random.choice([0.9, 2.0])), int(random.integers(40, 90))
 
@@ -303,7 +303,7 @@ def test_ranks_that_differ_by_design_are_no_stragglers(seed, ranks, interval, ha
     st.sampled_from([("gpu.utilization", "gpu.power", "gpu.memory.usage"), NVML, ALL_METRICS]),
 )
 def test_the_stages_of_a_pipeline_are_no_stragglers(seed, stages, replicas, interval, metrics):
-    """Each stage has its own amount of work, and of memory."""
+    """Each stage has its own amount of work and of memory."""
     random = np.random.default_rng(seed)
     job = Training(random, stages * replicas, interval, 60, metrics)
     work = random.uniform(0.55, 1, stages)
@@ -319,7 +319,7 @@ def test_the_stages_of_a_pipeline_are_no_stragglers(seed, stages, replicas, inte
 
 @pytest.mark.parametrize("ranks", [8, 64, 128])
 def test_the_job_of_the_pictures_has_its_finding(ranks):
-    """One rank at 55 % where the others are at 93 %, for an hour."""
+    """A single rank stays at 55 % for an hour, and the others at 93 %."""
     job = Training(np.random.default_rng(3), ranks, 20, 55, ("gpu.utilization", "gpu.power"))
     sampled = job.slow({"gpu.utilization": 0.55 / 0.93, "gpu.power": 412 / 601}, 7)
     for findings in (sampled.findings(), sampled.findings_while_running()):

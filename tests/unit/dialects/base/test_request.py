@@ -1,4 +1,4 @@
-"""A declared request: its values, its refusals and its documentation follow from the fields."""
+"""Tests of declared requests: their values, refusals and documentation follow from the fields."""
 
 import json
 from typing import Annotated, Literal
@@ -145,7 +145,7 @@ def test_a_request_may_have_several_routes():
 
 
 def test_every_operation_of_a_dialect_is_found_in_its_folder():
-    # Two dialects list their operations; the gateway has none.
+    # Two dialects list their operations explicitly; the gateway has none.
     others = {"mlflow:MLFLOW", "alertmanager:ALERTMANAGER", "alibaba.gateway:GATEWAY"}
     folders = [entry.split(":")[0] for entry in DIALECTS if entry not in others]
     found = [load_operations(f"jobmeter.dialects.{folder}.operations") for folder in folders]

@@ -1,4 +1,4 @@
-"""Routes: what a method and a path name, against a plain comparison segment by segment."""
+"""Tests of routes: the operation of a method and a path, against a plain comparison segment by segment."""
 
 from dataclasses import dataclass
 from urllib.parse import quote, unquote

@@ -47,7 +47,7 @@ def call(path, body="", method="POST", query="", headers=FORM):
 
 
 def answer_of(request, answers, now_ms=NOW):
-    """What an operation asks, and its body."""
+    """Return the questions of an operation, and its body."""
     questions = []
 
     def answered(question):
@@ -85,7 +85,7 @@ def metrics(own, *lines, body="{}"):
     return [question for question in questions if isinstance(question, MetricQuery)], found
 
 
-# The order of the keys in the document, and the kind of each value.
+# Compare the order of the keys, and the type of each value, with the document.
 def test_the_sample_answer_has_the_documents_keys_in_their_order():
     case = json.loads((CASES / "sample_answer.json").read_text())
     request = call(case["request"]["path"], case["request"]["body"])
@@ -151,7 +151,7 @@ def test_an_absent_user_is_left_out():
 @pytest.mark.parametrize("stored_status", [*STATUSES, "TRAINING_JOB_DREAMING", "", 7, None])
 def test_a_stored_status_holds_as_long_as_the_state_does(state, stored_status):
     answered = find_status(Job(id="j", state=state, extra={"baseten": {"current_status": stored_status}}))
-    # None of their words is for an end that nobody saw, and that is never a success.
+    # The vendor has no status for an unknown end, which must never appear as a success.
     assert STATUSES[answered] is (JobState.STOPPED if state is JobState.UNKNOWN else state)
     if isinstance(stored_status, str) and STATUSES.get(stored_status) is state:
         assert answered == stored_status
@@ -271,7 +271,7 @@ def test_the_record_of_the_how_to_is_one():
     assert STATUSES[record.extra["baseten"]["current_status"]] is record.state
 
 
-# Which GPU is which, and who leads.
+# GPU numbering and the leader.
 def test_the_ranks_of_a_node_with_more_than_ten_gpus_are_in_the_order_of_the_devices():
     own = [line("gpu.utilization", [(NOW, number / 100)], device=f"gpu{number}") for number in range(12)]
     _, body = metrics(view(), *own)
@@ -309,7 +309,7 @@ def test_a_job_without_replicas_is_reported_by_machine(machine, name):
 
 # Logs.
 def test_truss_loses_no_line_of_a_millisecond_that_a_page_cuts():
-    """Pages as `truss train logs` fetches them, against lines of which several share a millisecond."""
+    """Read pages like `truss train logs`; several lines share a millisecond."""
     start = NOW * 1_000_000
     lines = [LogLine(time_ns=start + number * 300_000, text=str(number), job="j") for number in range(3500)]
 
@@ -342,7 +342,7 @@ def test_a_smaller_page_has_what_was_requested():
     assert len(questions) == 1
 
 
-# Errors, and what is nobody's.
+# Errors, and requests without an owner.
 @pytest.mark.parametrize("error", [one for one in ERRORS if not isinstance(one, ThrottledError)])
 def test_an_error_is_a_code_and_a_message(error):
     answer = BASETEN.render_error(call("/"), Context(0, REQUEST_ID), error)

@@ -49,7 +49,7 @@ class TestMlflow(DialectTests):
 
 
 class Server:
-    """A registry and a store in dictionaries: what an operation wrote is there for the next."""
+    """Registry and store in dictionaries, in which an operation sees the writes of the earlier ones."""
 
     def __init__(self, project="lab", job=None, extra=""):
         self.jobs, self.samples = {}, {}
@@ -141,7 +141,7 @@ def test_the_history_has_every_value_with_its_step(logged):
     server = Server()
     values = [MetricValue(key, value, NOW + time, step) for key, value, time, step in logged]
     drive(write(RUN, values), server.answer)
-    drive(write(RUN, values), server.answer)  # sent again
+    drive(write(RUN, values), server.answer)  # a retry
     for key in ("loss", "val/loss", "step"):
         found = drive(read_history(RUN, key), server.answer)
         expected = {(step, repr(float(value)), time) for name, value, time, step in logged if name == key}
@@ -371,7 +371,7 @@ def test_like_is_that_of_sql(pattern, text):
 
 
 def _like(pattern, text):
-    """SQL's rule, letter by letter."""
+    """Match SQL's LIKE letter by letter."""
     if not pattern:
         return not text
     if pattern[0] == "%":

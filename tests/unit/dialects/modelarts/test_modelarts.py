@@ -245,7 +245,7 @@ def test_series_have_one_value_for_each_minute_of_the_life(start_ms, end_ms, dat
 
 
 class Log:
-    """Lines as the store tells them, for questions about one task."""
+    """Log lines in the form of the store, for questions about one task."""
 
     def __init__(self, lines, page_bytes=None):
         self.lines = lines
@@ -346,7 +346,7 @@ def test_a_body_of_any_content_type_is_json():
 
 
 class House:
-    """A running job of one task, its CPU measured each minute since ``start_ms``, behind the real executor."""
+    """Running job of one task with a CPU sample each minute since ``start_ms``, behind the real executor."""
 
     def __init__(self, start_ms: int, values: np.ndarray) -> None:
         self.store, self.registry = MemoryStore(), FakeRegistry()

@@ -1,4 +1,4 @@
-"""The contract of a dialect, on examples of OpenTSDB's own pages."""
+"""Tests of the dialect's contract on examples of OpenTSDB's own pages."""
 
 import json
 from pathlib import Path
@@ -178,7 +178,7 @@ def test_a_filter_that_cannot_be_meant_is_refused(kind, pattern):
 
 @pytest.mark.parametrize("pattern", ["(a+)+$", "(a|aa)+$", "(.*a){20}$", "(x+x+)+y"])
 def test_no_regular_expression_takes_for_ever(pattern):
-    """A matcher that tries every way would need years for each of these."""
+    """A backtracking matcher would need years for each of these."""
     series = tag_series([Series("external.m", node="n", labels=(("v", "a" * 200 + "!"),))], TagView(False))
     assert choose(series, [make_filter("v", "regexp", pattern, group_by=False)]) == []
 

@@ -1,4 +1,4 @@
-"""Long ranges have the values that raw samples give, whatever their roll-ups hold and wherever samples lie."""
+"""Tests of long ranges: roll-ups give the values of raw samples, whatever their contents and the sample times."""
 
 import random
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ class FadedStore(MemoryStore):
     raw_since = minutes_since = 0
 
     def get_revision(self, jobs):
-        """Return a number: nobody else writes, so minutes are read from the roll-ups too."""
+        """Return a number: nobody else writes, so minutes can come from the roll-ups too."""
         return (self.raw_since, self.minutes_since)
 
     def read(self, keys, span, budget):
@@ -57,7 +57,7 @@ class FadedStore(MemoryStore):
 
 
 def filled(rng: random.Random, length_ms: int, *, special: bool = False) -> FadedStore:
-    """Return a store with random series: gaps, resets, samples on and off bounds; its last hours are not rolled up."""
+    """Return a store with random series: gaps, resets, samples on and off boundaries, and hours without roll-ups."""
     store = FadedStore()
     for number in range(rng.randrange(1, 4)):
         for metric in NAMES:
@@ -83,7 +83,7 @@ def filled(rng: random.Random, length_ms: int, *, special: bool = False) -> Fade
 
 
 def put_special(rng: random.Random, store: FadedStore, series: Series, times: list[int]) -> None:
-    """Store stale markers, or special values of all kinds, beside some samples of a series and at the same times."""
+    """Store stale markers or other special values beside some samples of a series, at the same times."""
     kinds = rng.choice(((STALE_CODE,), (1.0, 2.0, 3.0, 4.0)))
     chosen = rng.sample(times, rng.randrange(min(5, len(times))))
     at = np.array([one + rng.choice((0, 1)) for one in chosen], np.int64)
@@ -92,7 +92,7 @@ def put_special(rng: random.Random, store: FadedStore, series: Series, times: li
 
 
 def asked(store: MemoryStore, query: str, times: Sequence[int], limits: Limits | None = None):
-    """Return the value of a query, its notes, and the questions about samples that it asked."""
+    """Return the value of a query, its notes, and its questions about samples."""
     executor = Executor(store, FakeRegistry(), SetClock(), limits or Limits())
     questions = []
 
@@ -125,7 +125,7 @@ def same(one, other) -> bool:
 
 @pytest.fixture
 def always_rolled(monkeypatch):
-    """Let roll-ups be read however few samples there are."""
+    """Use roll-ups for any number of samples."""
     monkeypatch.setattr(rollups, "_ROWS_OF_SEGMENT", 0)
 
 
@@ -146,7 +146,7 @@ def test_rolled_up_ranges_have_the_values_of_raw_samples(seed, function):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(reads, "MOST_CUTS", 0)
             raw, _, questions = asked(store, query, times)
-        # There is no question if each series ended before the range.
+        # No question is asked if each series ended before the range.
         assert not any(isinstance(one, RollupsQuestion) for one in questions)
         assert same(rolled, raw), (query, rolled, raw)
 
@@ -183,7 +183,7 @@ def test_expired_samples_are_answered_exactly_or_a_note_says_so(seed, function):
     for name, wanted in whole.items():
         found, infos, _ = asked(store, f"{function}({name}[{length}ms])", times)
         if infos[-1:] != [EXPIRED] and times[0] - length > NOW - 2 * DAY:
-            continue  # so young that the retention of the project has not passed
+            continue  # too young for the retention of the project
         assert same(found, wanted) or EXPIRED in infos, (name, found, wanted)
 
 
@@ -196,7 +196,7 @@ def test_a_query_that_needs_expired_samples_says_so():
 
 
 def test_a_long_range_of_many_series_reads_few_rows():
-    """A day of 64 series with 15 seconds between samples: raw samples are read around the two ends alone."""
+    """A day of 64 series with 15 seconds between samples reads raw samples around the two ends alone."""
     store, times = FadedStore(), np.arange(NOW - 2 * DAY, NOW, 15 * SECOND)
     made = [Series(GAUGE, "lab", job="j", replica=f"w-{number}", node="n") for number in range(64)]
     for series in made:
@@ -217,7 +217,7 @@ def test_a_long_range_of_many_series_reads_few_rows():
 
 
 def test_a_brief_query_is_answered_from_memory_and_a_longer_one_by_a_worker():
-    """The event loop answers a panel of few series; an answer is equal wherever it was computed."""
+    """The event loop answers a panel of few series. The answer does not depend on the process."""
     clock = SetClock()
     store = WindowedStore(MemoryStore(), clock, length_ms=2 * HOUR, bound=1 << 24)
     executor = Executor(store, FakeRegistry(), clock, Limits())
@@ -266,7 +266,7 @@ def test_a_question_has_a_limit_over_all_its_parts():
         series = Series(GAUGE, "lab", job="j", replica=f"w-{number}", node="n")
         store.append_all((SampleBatch([series], np.zeros(len(times), np.uint32), times, np.sin(times / 1e6)),))
     store.roll_up(NOW)
-    # Of eight series some 60 minutes around each of two cuts, and 23 hours: no part has more than 480 rows.
+    # Of eight series some 60 minutes around each of two cuts, and 23 hours: no part exceeds 480 rows.
     query, end = f"max_over_time({NAMES[GAUGE]}[1d])", NOW // HOUR * HOUR - HOUR // 2
     assert len(asked(store, query, [end], Limits(query_points=400))[0]) == 8
     with pytest.raises(LimitExceededError):

@@ -1,4 +1,4 @@
-"""The table of metrics is whole: derivations lead somewhere, names are unique, bounds make sense."""
+"""Tests of the catalogue's integrity: existing sources of derivations, unique names, and plausible limits."""
 
 import re
 
@@ -61,7 +61,7 @@ def test_every_row_is_whole(metric):
     assert metric.text.endswith(".")
     assert metric.minimum is None or metric.maximum is None or metric.minimum < metric.maximum
     if metric.unit == "1":
-        # It is shown in percent: a load of 4.2 would be 420 %.
+        # It is shown in percent, so a load of 4.2 would appear as 420 %.
         assert metric.kind is Kind.GAUGE
         assert metric.maximum is not None, "only a ratio has the unit 1; a plain number has none"
     if metric.kind is Kind.COUNTER:

@@ -1,4 +1,4 @@
-"""Columns in memory against plain Python: search, order, pages, and what a registry keeps of its jobs."""
+"""Tests of columns in memory against plain Python: search, order, pages, and the registry's jobs."""
 
 import threading
 from collections.abc import Iterator
@@ -72,7 +72,7 @@ def test_names_stand_in_the_order_of_bytes_however_they_come(batches: list[list[
 
 
 def test_ids_that_count_up_between_two_others_find_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Room for hardly any: all are spread anew, again and again.
+    # Leave room for few entries, so that all of them are redistributed repeatedly.
     monkeypatch.setattr(names, "_STEP", 8)
     monkeypatch.setattr(names, "_TOP", 2**12)
     stored = NameColumn()
@@ -109,7 +109,7 @@ def test_a_page_is_a_slice_of_what_is_sorted(data: st.DataObject, seed: int, spr
     keys = [lambda rows: first[rows], lambda rows: second[rows], lambda rows: rows.astype(np.int64)]
     expected = sorted(rows.tolist(), key=lambda row: (first[row], second[row], row), reverse=descending)
     with pytest.MonkeyPatch.context() as patch:
-        # As with many rows: by a sample, and without sorting all.
+        # Use the paths for many rows: a sample, and no complete sort.
         patch.setattr(select, "_FEW", 8)
         patch.setattr(select, "_MANY", data.draw(st.sampled_from((100, 10**9))))
         patch.setattr(select, "_SAMPLE", 50)
@@ -127,7 +127,7 @@ def observation(job: str, last_ms: int, project: str = "p", replica: str = "") -
 
 @pytest.fixture
 def two(url: str) -> Iterator[tuple[Registry, Registry]]:
-    """Two servers of one registry, both with columns of every job."""
+    """Open two servers of one registry, both with columns of every job."""
     both = Registry(Database(url), Retention()), Registry(Database(url), Retention())
     both[0].record("p", Records(jobs=[JobRecord(job_id="first")]), NOW)
     for registry in both:
@@ -193,7 +193,7 @@ def test_each_server_sees_what_both_write_at_once(
         else:
             registry.delete_job(project, str(what))
         if number % 3 == 2 or number == len(steps) - 1:
-            # One that has just started reads every job as it is stored.
+            # A new server reads every job as stored.
             with closing(Registry(Database(url), Retention())) as fresh:
                 for question in QUESTIONS:
                     expected = fresh.list_jobs(question, NOW)
@@ -359,7 +359,7 @@ def test_a_listing_that_has_to_look_something_up_holds_up_no_other_and_answers_a
 
     where = Condition("node", Operator.IN, ("n1",))
     if field == "extra":
-        # A value that is too long to be a column.
+        # A value that is too long for a column.
         where = Condition("extra.dialect.long", Operator.IN, ("x" * 1_000,))
         monkeypatch.setattr(fields, "MOST_BYTES", 100)
     question = JobFilter(conditions=(where,), sort="name", descending=False, limit=3)
@@ -377,7 +377,7 @@ def test_a_listing_that_has_to_look_something_up_holds_up_no_other_and_answers_a
         monkeypatch.setattr(column_store, slowed, slow)
         waiting = pool.submit(registry.list_jobs, question, NOW)
         assert looking.wait(60)
-        # Meanwhile rows go to other jobs, and what they are sorted by changes.
+        # Meanwhile rows pass to other jobs, and sort keys change.
         registry.delete_job("p", "j1")
         record("new", "name-0", "n1", "x")
         record("j5", "a", "n0", "y")

@@ -1,4 +1,4 @@
-"""Runs in an environment with boto3: makes a bucket and a user, or reads every object of a bucket."""
+"""Runs in an environment with boto3: creates a bucket and a user, or reads every object of a bucket."""
 
 import base64
 import json

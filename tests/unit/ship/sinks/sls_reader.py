@@ -20,7 +20,7 @@ signing["Content-Type"] = headers["content-type"]
 
 
 class DatedAuth(AuthV1):  # type: ignore[misc]
-    """Signs with the date of the request."""
+    """Signer that uses the date of the request."""
 
     def _getGMT(self):  # noqa: N802 - the vendor's name
         return headers["date"]

@@ -1,4 +1,4 @@
-"""Files of shipped lines: whole, in order, compressed when they are full, whatever moment a crash comes in."""
+"""Tests of files of shipped lines: complete, in order, compressed when full, despite a crash at any moment."""
 
 import json
 from pathlib import Path
@@ -42,7 +42,7 @@ def test_lines_are_appended_and_a_full_file_is_compressed(tmp_path):
     assert _names(tmp_path) == [f"{NAME}.zst"]
     sink.send(shipped(["c"]))
     sink.close()
-    # A file that begins with the same line, as after a crash, is another one.
+    # A file that begins with the same line, as after a crash, is a different file.
     assert _names(tmp_path) == [f"{NAME}.zst", NAME.replace("-000.", "-001.")]
     assert _texts(tmp_path) == ["a", "b", "x" * 10_000, "c"]
 

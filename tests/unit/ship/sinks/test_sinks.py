@@ -1,4 +1,4 @@
-"""What sinks are sent, read by readers of others: published protobuf classes, vendors' own clients and servers."""
+"""Tests of sinks with independent readers: published protobuf classes, vendors' own clients and servers."""
 
 import base64
 import hashlib
@@ -224,7 +224,7 @@ def test_sls_refuses_for_good_only_what_is_about_the_lines(status, code, kind):
 
 @pytest.fixture(scope="module")
 def s3(tmp_path_factory):
-    """moto's server, in an environment of its own, with a bucket."""
+    """Run moto's server with a bucket, in its own environment."""
     python = ROOT / ".venvs" / "s3" / "bin" / "python"
     if not python.exists():
         pytest.skip("needs the environment .venvs/s3: make sdk")
@@ -269,7 +269,7 @@ def _listens(port):
 
 def test_an_object_store_checks_the_signature_and_has_the_lines(s3):
     ask, url = s3
-    key = ask(make="logs")  # from here on moto checks every signature
+    key = ask(make="logs")  # moto checks every signature from here on
     given = {"url": url, "bucket": "logs", "prefix": "a b/ü"}
     to = sink("s3", access_key_id=key["id"], access_key_secret=key["secret"], **given)
     to.send(shipped(["lost its answer"]))

@@ -1,4 +1,4 @@
-"""JSON of a newer sender: known fields count, unknown ones are named."""
+"""Tests of JSON from a newer sender: known fields count, and unknown ones are reported."""
 
 import json
 

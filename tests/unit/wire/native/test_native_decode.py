@@ -1,4 +1,4 @@
-"""The frame decoder against a writer made from the documentation: identity, and a clear refusal of everything else."""
+"""Tests of the frame decoder against a writer made from the documentation: equal values, and clear refusals."""
 
 import struct
 import zlib

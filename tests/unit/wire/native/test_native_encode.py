@@ -1,4 +1,4 @@
-"""What an agent sends, read back by a reader written from the page that documents the bytes."""
+"""Tests of the agent's frames, read by a reader written from the page that documents the bytes."""
 
 import json
 import struct
@@ -116,7 +116,7 @@ def test_no_changed_byte_passes_for_the_frame_that_was_written(plain, data):
         read = read_frame(bytes(written))
     except InvalidRequestError:
         return
-    # What the checksum does not cover: the kind, the codec and the lengths, which the payload's decoder checks.
+    # The checksum does not cover the kind, the codec and the lengths, which the payload's decoder checks.
     assert read is None or position in {3, 4, *range(8, 16)}
 
 

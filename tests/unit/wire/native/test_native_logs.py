@@ -1,4 +1,4 @@
-"""Frames of log lines: identity against the documented form, and a clear refusal of everything else."""
+"""Tests of frames of log lines: equal values by the documented form, and a clear refusal of everything else."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The newest time of a body, read without decoding it."""
+"""Tests of the newest time of a body, read without decoding the body."""
 
 from hypothesis import given
 from hypothesis import strategies as st

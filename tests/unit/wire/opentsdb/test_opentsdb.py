@@ -1,4 +1,4 @@
-"""OpenTSDB's data points on the wire: JSON bodies, telnet lines, and what becomes of them."""
+"""Tests of OpenTSDB's data points on the wire: JSON bodies, telnet lines, and the resulting samples."""
 
 import json
 
@@ -16,7 +16,7 @@ from jobmeter.wire.opentsdb.put import DataPoint, decode
 
 ALL = None
 
-# As tcollector's collectors write them (a line is prefixed with put by its sender).
+# Lines of tcollector's collectors, whose sender prefixes each with put.
 TCOLLECTOR = b"""\
 put proc.loadavg.1min 1288946927 0.36 host=foo
 put proc.stat.cpu 1288946942 54310 host=foo type=irq
@@ -24,7 +24,7 @@ put df.bytes.free 1288946942 8654364672 host=foo mount=/ fstype=ext4
 put iostat.disk.read_requests 1288946942 15 host=foo dev=sda
 put sys.numa.zoneallocs 1288946942 1.3E3 host=foo node=0 type=hit
 """
-# As collectd 5.12's write_tsdb sends them: CRLF, and two spaces before HostTags.
+# Lines of collectd 5.12's write_tsdb: CRLF, and two spaces before HostTags.
 COLLECTD = (
     b"put load.load.shortterm 1795193807 0.74365234375 fqdn=h-01.example  dc=probe rack=r1\r\n"
     b"put interface.eth0.if_octets.rx 1795193807 1946676870 fqdn=h-01.example  dc=probe rack=r1\r\n"

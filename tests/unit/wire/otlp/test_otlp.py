@@ -1,4 +1,4 @@
-"""Both encodings against the classes that were generated from the published schema."""
+"""Tests of both OTLP encodings against the classes generated from the published schema."""
 
 import base64
 import contextlib
@@ -32,30 +32,30 @@ SHAPES = Shapes()
 
 
 def from_protobuf(data: bytes) -> WrittenTelemetry:
-    """As a server reads them, one after the other."""
+    """Decode protocol buffers with shared shapes, like a server with successive requests."""
     return protobuf.decode(data, SHAPES)
 
 
 def from_json(data: bytes) -> WrittenTelemetry:
-    """The same in JSON."""
+    """Decode JSON with shared shapes."""
     return json.decode(data, SHAPES)
 
 
 def in_python(data: bytes) -> WrittenTelemetry:
-    """Without the compiled scan."""
+    """Decode protocol buffers without the compiled scan."""
     with mock.patch.object(protobuf, "scan", return_value=None):
         return from_protobuf(data)
 
 
 def by_shape(data: bytes) -> WrittenTelemetry:
-    """As a request that came before with other times and values."""
+    """Decode after an earlier request with the same shape and other times and values."""
     with mock.patch.object(protobuf, "LEAST", 0):
         from_protobuf(others_alike(data))
         return from_protobuf(data)
 
 
 def others_alike(data: bytes) -> bytes:
-    """The same request with other times and values of the same kinds."""
+    """Return the request with other times, and other values of the same kinds."""
     try:
         message = Request.FromString(data)
     except DecodeError:
@@ -80,7 +80,7 @@ both = pytest.mark.parametrize(("decode", "encode"), DECODERS, ids=["protobuf", 
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 floats = st.floats(allow_nan=True)
-# JSON has one NaN: those of other bits are a test of their own.
+# JSON has a single NaN; another test covers NaNs with other bits.
 plain_floats = floats.map(lambda value: math.nan if math.isnan(value) else value)
 values: Any = st.recursive(
     st.one_of(texts, st.booleans(), st.integers(-(2**63), 2**63 - 1), plain_floats, st.binary(max_size=6)),
@@ -158,7 +158,7 @@ def requests(draw: Any) -> Any:
 
 
 def to_plain(value: Any) -> Any:
-    """An AnyValue as JSON has it."""
+    """Convert an AnyValue to its JSON form."""
     kind = value.WhichOneof("value")
     if kind is None:
         return None
@@ -189,7 +189,7 @@ def millis(time_ns: int) -> int:
 
 
 def reason(one: Any, point: Any) -> str:
-    """Why a data point is not stored."""
+    """Return the reason for dropping a data point; empty for a stored one."""
     kind = one.WhichOneof("data")
     temporality = getattr(getattr(one, kind), "aggregation_temporality", CUMULATIVE)
     if kind == "exponential_histogram":
@@ -206,7 +206,7 @@ def reason(one: Any, point: Any) -> str:
 
 
 def further(one: Any, point: Any) -> list[Any]:
-    """(suffix, value, label) of the further samples of a data point."""
+    """Return (suffix, value, label) of the further samples of a data point."""
     if one.WhichOneof("data") == "summary":
         quantiles = [("", each.value, ("quantile", str(each.quantile))) for each in point.quantile_values]
         return [("_sum", point.sum, None), *quantiles]
@@ -218,7 +218,7 @@ def further(one: Any, point: Any) -> list[Any]:
 
 
 def decoded_by_the_library(message: Any) -> tuple[list[Any], list[Any], Counter[str], int]:
-    """(samples that stand for data points, further ones, refused by reason, stale), straight from the schema."""
+    """Return (first samples of data points, further ones, refusals by reason, stale), straight from the schema."""
     heads: list[Any] = []
     rest: list[Any] = []
     refused: Counter[str] = Counter()
@@ -248,7 +248,7 @@ def rows(written: Any, columns: Any) -> list[Any]:
 
 
 def same(found: Any, expected: Any) -> bool:
-    """Whether texts are those of the values: what is no string is compared as JSON."""
+    """Compare found texts with values; a text for a value that is no string is compared as JSON."""
     if isinstance(expected, dict) and isinstance(found, dict):
         return found.keys() == expected.keys() and all(same(found[key], expected[key]) for key in expected)
     if isinstance(expected, list | tuple) and type(found) is type(expected):
@@ -259,7 +259,7 @@ def same(found: Any, expected: Any) -> bool:
 
 
 def finite(value: Any) -> Any:
-    """JSON has no NaN: inside of a list or a map it is null."""
+    """Replace numbers that JSON lacks by null, inside of a list or a map."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, list):
@@ -280,7 +280,7 @@ def test_a_request_is_read_as_the_schema_says(decode, encode, message):
 
 
 def keys_of(written: WrittenTelemetry) -> list[bytes]:
-    """The keys that samples have: what was not finite may have left one, or not."""
+    """Return the keys of stored samples, because a number that is not finite may leave an unused key."""
     return [written.keys[at] for at in sorted({*written.heads[0].tolist(), *written.rest[0].tolist()})]
 
 
@@ -300,7 +300,7 @@ def test_a_series_has_one_key_in_either_encoding_and_in_every_request(message):
 
 @pytest.mark.parametrize("bits", [0x7FF8000000000001, 0xFFF8000000000000, 0x7FF0000000000001])
 def test_a_nan_of_other_bits_is_the_same_attribute(bits):
-    """JSON cannot say which NaN it is, protocol buffers can: it makes no other series."""
+    """JSON has only one NaN, but protocol buffers have several: they must not create different series."""
     (other,) = struct.unpack("<d", struct.pack("<Q", bits))
     one, another = (request({}, add(metric("m"), NS, 1.0, a=value)) for value in (math.nan, other))
     decoded_by_the_library = from_protobuf(one.SerializeToString()).describe(0)
@@ -310,7 +310,7 @@ def test_a_nan_of_other_bits_is_the_same_attribute(bits):
 
 
 def outcome(decode: Any, body: bytes) -> Any:
-    """What a body is read as; None for one that is refused."""
+    """Return the decoded body; None for a refused one."""
     try:
         written = decode(body)
     except InvalidRequestError:
@@ -326,7 +326,7 @@ def outcome(decode: Any, body: bytes) -> Any:
 @settings(max_examples=150)
 @given(message=requests(), data=st.data())
 def test_a_damaged_body_is_refused_or_read_but_never_a_failure(message, data):
-    """And alike with the compiled scan and without it."""
+    """The results with and without the compiled scan are equal."""
     for encode in (Request.SerializeToString, as_json):
         body = encode(message)
         cut = body[: data.draw(st.integers(0, len(body)))]
@@ -336,7 +336,7 @@ def test_a_damaged_body_is_refused_or_read_but_never_a_failure(message, data):
         for damaged in (cut, bytes(changed)):
             outcome(from_json, damaged)
             assert outcome(from_protobuf, damaged) == outcome(in_python, damaged)
-            with mock.patch.object(protobuf, "LEAST", 0):  # after many others, some of the same shape
+            with mock.patch.object(protobuf, "LEAST", 0):  # as after many others, some of the same shape
                 assert outcome(from_protobuf, damaged) == outcome(in_python, damaged)
 
 
@@ -347,7 +347,7 @@ def test_noise_is_refused_or_read_but_never_a_failure(body):
 
 
 def split_message(message: Any) -> bytes:
-    """The same, every field of a message being a message of its own, which is as legal."""
+    """Encode each field of a message as a separate message, which is legal."""
     out = b""
     for part in message.resource_metrics:
         for scoped in part.scope_metrics:
@@ -389,7 +389,7 @@ def test_what_is_encoded_in_an_unusual_way_is_read_alike(decode):
     body = gauge(1, a="b").SerializeToString()
     point = body[body.index(b"\x11") :]
     attribute, rest = point[27:], point[:27]
-    turned = attribute + rest[18:] + rest[9:18] + rest[:9]  # the fields in another order
+    turned = attribute + rest[18:] + rest[9:18] + rest[:9]  # fields in another order
     other = body[: -len(point)] + turned
     written, usual = decode(other), decode(body)
     assert written.keys == usual.keys
@@ -474,7 +474,7 @@ def test_the_largest_numbers_are_read_alike(whole):
 
 
 def test_the_compiled_scan_is_there():
-    """Otherwise the tests above compare Python with itself."""
+    """Without it, the tests above would compare Python with itself."""
     assert scan(gauge(1).SerializeToString(), 10, 10) is not None
 
 
@@ -511,7 +511,7 @@ def test_json_of_another_form_is_refused(body):
 
 
 def test_json_as_it_is_written_by_hand():
-    """Numbers for texts and texts for numbers, nulls, names that nobody knows; names in snake_case are such."""
+    """Test numbers for texts and texts for numbers, nulls, and unknown names such as the ones in snake_case."""
     body = b"""{"resourceMetrics": [{"resource": null, "other": {"a": [1]}, "scopeMetrics": [{"metrics": [
         {"name": "m", "gauge": {"dataPoints": [
             {"timeUnixNano": 1767225600000000000, "asInt": 7, "attributes": [{"key": "n", "value": {"intValue": 5}}]},
@@ -539,7 +539,7 @@ def test_a_response_is_what_the_schema_reads(rejected, message):
 
 
 def test_a_status_is_what_the_schema_reads():
-    """Fields by https://github.com/googleapis/googleapis/blob/master/google/rpc/status.proto."""
+    """Fields of https://github.com/googleapis/googleapis/blob/master/google/rpc/status.proto."""
     from google.protobuf.any_pb2 import Any as Detail
     from google.protobuf.duration_pb2 import Duration
 

@@ -1,4 +1,4 @@
-"""Spans and log records in both encodings against the classes that were generated from the published schema."""
+"""Tests of spans and log records in both encodings against the classes generated from the published schema."""
 
 import base64
 import contextlib
@@ -37,7 +37,7 @@ ids = st.binary(min_size=8, max_size=8)
 
 
 def plain(value: Any) -> Any:
-    """A value as it is stored."""
+    """Return a value in its stored form."""
     match value:
         case float() if math.isnan(value):
             return "NaN"
@@ -55,7 +55,7 @@ def plain(value: Any) -> Any:
 
 @st.composite
 def sent_spans(draw):
-    """A request, and what is expected of each of its spans, by hand from the published classes."""
+    """Return a request, and the expected form of each of its spans, computed from the published classes."""
     message, expected = ExportTraceServiceRequest(), []
     for _ in range(draw(st.integers(0, 2))):
         part = message.resource_spans.add()

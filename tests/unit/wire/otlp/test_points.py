@@ -1,4 +1,4 @@
-"""The agent's reader of OTLP against the classes that were generated from the published schema."""
+"""Tests of the agent's reader of OTLP against the classes generated from the published schema."""
 
 import json as plain_json
 import math
@@ -19,7 +19,7 @@ WORDS = st.text("abc.", min_size=1, max_size=6)
 
 @st.composite
 def messages(draw):
-    """A request, and the numbers in it."""
+    """Draw a request, and return it with its numbers."""
     made, wanted, refused = [], [], 0
     for _ in range(draw(st.integers(0, 4))):
         name, kind, temporality = (

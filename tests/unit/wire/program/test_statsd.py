@@ -1,4 +1,4 @@
-"""StatsD's lines: those written by a rule are read back, and no bytes make the reader fail."""
+"""Tests of StatsD lines: generated ones are read back, and no bytes make the reader fail."""
 
 from hypothesis import given
 from hypothesis import strategies as st

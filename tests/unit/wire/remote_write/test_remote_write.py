@@ -31,7 +31,7 @@ requests = st.lists(
 
 
 def rows(written):
-    """Labels, bits of the value and time of every sample, in order."""
+    """Return labels, bits of the value and time of every sample, in order."""
     bits = written.value.view(np.uint64).tolist()
     return [
         (written.labels(index), one, time)
@@ -65,13 +65,13 @@ def test_the_same_labels_have_the_same_key_in_every_request(request):
 
 
 def long_varint(number, length):
-    """A varint with as many bytes as wanted, which is legal up to ten."""
+    """Encode a varint with any number of bytes, of which up to ten are legal."""
     return bytes([*((number >> 7 * place & 127) | 128 for place in range(length - 1)), number >> 7 * (length - 1)])
 
 
 @st.composite
 def odd_fields(draw):
-    """A series as no Prometheus writes it: fields in any order, unknown ones, padded lengths; and what it means."""
+    """Draw a series unlike Prometheus' (any order of fields, unknown fields, padded lengths), and its meaning."""
     labels, samples, out = [], [], []
 
     def field(number, content):
@@ -178,7 +178,10 @@ def sample_at(data, begin, stop):
 
 
 def slowly(data):
-    """The samples of a message of 1.0, read field by field as the encoding is described; ValueError if it is none."""
+    """Decode the samples of a message of 1.0 field by field from the specification.
+
+    Raises ValueError for another body.
+    """
     series = [(start, end) for tag, start, end in parts_of(data, 0, len(data)) if tag == 10]
     fields = [field for start, end in series for field in parts_of(data, start, end)]
     samples = [sample_at(data, begin, stop) for tag, begin, stop in fields if tag == 18]

@@ -1,4 +1,4 @@
-"""The order of groups in a list, the bound of a sort by size, and a group that goes while it is listed."""
+"""Tests of the order of groups in a list, the limit of a sort by size, and a group deleted during a listing."""
 
 import pytest
 

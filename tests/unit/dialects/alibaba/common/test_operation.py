@@ -1,4 +1,4 @@
-"""Parameters that no JSON reader should trip over: nested without end, or not UTF-8."""
+"""Tests of parameters that break JSON readers: deeply nested ones, and invalid UTF-8."""
 
 from typing import Annotated, Any
 

@@ -1,4 +1,4 @@
-"""The vendor's rates reach the operations that have them."""
+"""Tests of the vendor's rates: they reach the operations that have them."""
 
 from jobmeter.access.limit import Per
 from jobmeter.dialects.alibaba.common.product import Product

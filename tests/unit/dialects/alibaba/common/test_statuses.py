@@ -1,4 +1,4 @@
-"""A job is listed under the status that it shows, in the words of every product."""
+"""Tests of job statuses: a filter by the status that a job shows finds the job, in the words of every product."""
 
 import pytest
 from hypothesis import given
@@ -12,7 +12,7 @@ from jobmeter.model.job import Job, JobState, Operator
 
 
 def fits(product: Statuses, job: Job, status: str) -> bool:
-    """Whether a listing with that filter shows the job: the conditions, evaluated by hand."""
+    """Return True if a listing with that filter contains the job, by evaluating the conditions here."""
     states, conditions = product.find_matching(status)
     own = job.extra.get(product.dialect, {}).get("Status")
     return job.state in states and all((own in one.values) is (one.operator is Operator.IN) for one in conditions)

@@ -73,7 +73,7 @@ CALLS: dict[str, dict[str, Any]] = {
     },
     "DescribeNode": {"NodeId": "n1"},
 }
-"""Every parameter of every operation."""
+"""Parameters of every operation, complete."""
 OTHERS: dict[tuple[str, str], dict[str, Any]] = {
     ("CreateDiagnosticTask", "DiagnosticType"): {"DiagnosticType": "NodeCheck"},
     ("ListDiagnosticResults", "DiagType"): {"DiagnosticType": "Another"},
@@ -81,7 +81,7 @@ OTHERS: dict[tuple[str, str], dict[str, Any]] = {
     ("ListClusterNodes", "NodeGroupId"): {"NodeGroupId": "ng"},
     ("ListClusterNodes", "Tags"): {"Tags": [{"Key": "team", "Value": "nlp"}]},
 }
-"""Parameters of a call without one, or with another value of it, where its absence alone means the same."""
+"""Parameters of a call without one parameter, or with another value if its absence alone has no effect."""
 STATES = ((1, "rg", "up"), (2, "", "up"), (3, "rg", "unknown"), (4, "rg", "down"), (5, "rg", "up"))
 NODES = [
     {"node": {"name": f"n{number}", "cluster": "c1", "resource_group": group, "first_seen": 0}, "state": state}
@@ -98,7 +98,7 @@ def in_one_text(value):
 
 
 def numbered_members(name, members):
-    """As the vendor's SDKs flatten a list: ``Name.1``, or ``Name.1.Key`` of an object."""
+    """Yield the members of a list flattened like the vendor's SDKs: ``Name.1``, or ``Name.1.Key`` of an object."""
     for number, member in enumerate(members, 1):
         if isinstance(member, dict):
             yield from ((f"{name}.{number}.{key}", value) for key, value in member.items())
@@ -107,7 +107,7 @@ def numbered_members(name, members):
 
 
 def forms(action, values):
-    """The ways in which a call can have its parameters."""
+    """Yield every form in which a call can carry its parameters."""
     flat = {
         name: flattened
         for key, value in values.items()
@@ -131,7 +131,7 @@ def forms(action, values):
 
 
 def asked(call):
-    """What the operation asks first, or the field that it refuses; and what it answers for some nodes."""
+    """Return the first question of an operation with its answer for some nodes, or the refused field."""
     match = EFLO.find_operation(call)
     assert match is not None
     try:

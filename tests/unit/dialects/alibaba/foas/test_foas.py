@@ -83,7 +83,7 @@ TABLE = {
     ),
     "Status.JVM.Memory.Process.rss": "kBy",
 }
-"""The metric table of the vendor's page, with the units that it names."""
+"""Metrics of the vendor's page, with their units."""
 
 
 class TestFoas(DialectTests):
@@ -97,7 +97,7 @@ class TestFoas(DialectTests):
 
 
 def decode_result(given, question):
-    """``{"series": [{...}]}``; ``{"points": [[index, time, value], ...]}``, or a list of the values of one bucket."""
+    """Decode ``{"series": [...]}``, ``{"points": [[index, time, value], ...]}``, or a list of values of a bucket."""
     match question:
         case SeriesQuestion():
             members = (given or {"series": []})["series"]
@@ -166,7 +166,7 @@ def test_every_name_is_requested_and_given_back_as_it_was_written(name, prefix):
 
 
 def _flat(value, key):
-    """What the JSON readers of the SDKs for Java and .NET make of an answer: the name of an array is left out."""
+    """Flatten an answer like the JSON readers of the SDKs for Java and .NET, which omit the name of an array."""
     if isinstance(value, dict):
         return {path: found for name, part in value.items() for path, found in _flat(part, f"{key}.{name}").items()}
     if isinstance(value, list):
@@ -212,7 +212,7 @@ def test_everybody_else_reads_the_documents_lower_camel(client):
 
 
 def test_a_wrong_signature_keeps_the_sdk_alive():
-    """``aliyun-python-sdk-core`` takes what follows the colon of this message, and fails without one."""
+    """``aliyun-python-sdk-core`` splits this message at a colon, and fails without one."""
     call = Call("POST", "/api/v2/projects/p/jobs/j/metric", "", (("x-acs-version", "2018-11-11"),))
     answer = FOAS.render_error(call, Context(0, "ID"), UnauthenticatedError("no", "bad-signature"))
     body = json.loads(answer.body)

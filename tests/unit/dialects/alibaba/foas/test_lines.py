@@ -54,7 +54,7 @@ def _request(step_s=20, granularity_s=20, how="avg", tags=(), fill="", rate=None
 
 
 def _draw(request, series, limit=None, span=SPAN):
-    """The lines of series, each a dictionary of points (step of 20 s to value) and tags."""
+    """Draw the lines of series, each a dictionary of points (step of 20 s to value) and tags."""
     all_of_them = [tag_series(Series("m", "p", **tags)) for _, tags in series]
     own = select_tagged(all_of_them, request, frozenset())
     rows = [

@@ -75,7 +75,7 @@ def test_the_end_is_included(start, length):
     ],
 )
 def test_a_time_has_every_form_of_opentsdbs(start, end, expected):
-    """Formatted times are of the time zone that the document names."""
+    """Formatted times use the time zone of the document."""
     queries = [{"metric": "delay"}]
     span = _read(start=start, end=end, timezone="Asia/Shanghai", queries=queries).span
     assert (span.start_ms, span.end_ms) == expected

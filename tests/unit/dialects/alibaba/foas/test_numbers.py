@@ -22,7 +22,7 @@ FINITE = st.floats(allow_nan=False, allow_infinity=False)
 
 
 def _java(value):
-    """``BigDecimal.stripTrailingZeros().toString()``, written from the text of its documentation."""
+    """Format like ``BigDecimal.stripTrailingZeros().toString()``, written from its documentation."""
     shortest = Decimal(repr(value))
     sign, digits, exponent = shortest.as_tuple()
     unscaled = "".join(map(str, digits)).lstrip("0") or "0"

@@ -1,4 +1,4 @@
-"""What the vendor's core sends, in each of its encodings, is read back."""
+"""Tests of request encodings: the values of the vendor's core are read back from each of its encodings."""
 
 import contextlib
 import html
@@ -20,7 +20,7 @@ TEXT = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_s
 
 
 def _encoded(kind, values):
-    """``_make_http_response`` of ``aliyunsdkcore.client``, by its own three branches."""
+    """Encode like ``_make_http_response`` of ``aliyunsdkcore.client``, which has these three branches."""
     if kind == "application/json":
         return json.dumps(values)
     if kind == "application/xml":

@@ -1,4 +1,4 @@
-"""States, roles, pods and identifiers of PAI-DLC."""
+"""Tests of the states, roles, pods and identifiers of PAI-DLC."""
 
 import re
 
@@ -18,7 +18,7 @@ from jobmeter.model.job import Job, JobFilter, JobState, JobView, Operator, Repl
 
 
 def fits(job, status):
-    """Whether a listing with that filter shows the job: the conditions, evaluated by hand."""
+    """Return True if a listing with that filter contains the job, by evaluating the conditions here."""
     states, conditions = STATUS.find_matching(status)
     own = job.extra.get("pai-dlc", {}).get("Status")
     return job.state in states and all((own in one.values) is (one.operator is Operator.IN) for one in conditions)
@@ -27,7 +27,7 @@ def fits(job, status):
 @given(state=st.sampled_from(list(JobState)), finer=st.none() | st.sampled_from(list(STATUSES)) | st.just("Sleeping"))
 def test_a_job_is_found_under_the_status_that_it_shows_and_no_other(state, finer):
     job = Job(id="j", state=state, extra={"pai-dlc": {"Status": finer}} if finer else {})
-    # None of their words is for an end that nobody saw, and that is never a success.
+    # The vendor has no status for an unknown end, which must never appear as a success.
     assert STATUSES[STATUS.find_status(job)] is (JobState.STOPPED if state is JobState.UNKNOWN else state)
     assert [status for status in STATUSES if fits(job, status)] == [STATUS.find_status(job)]
 
@@ -86,7 +86,7 @@ def test_a_pod_that_says_nothing_follows_its_job():
 
 
 def test_a_pod_that_runs_has_no_finish():
-    """The end of what only samples tell of is the time of the last one."""
+    """A pod known only from samples ends at its last sample."""
     replica = Replica(name="worker-0", start=1_000, end=2_000, state=JobState.RUNNING)
     (pod,) = list_pods(JobView(job=Job(id="j", state=JobState.RUNNING), replicas=[replica], allocations=[]), 5_000)
     assert (pod["Status"], pod["Duration"]) == ("Running", 4.0)

@@ -72,8 +72,10 @@ SEED = {
     "CpuNodeNames": ["ecixxxxxx"],
     "GpuNodeNames": ["lrnxxxxxxx"],
 }
-"""The record of the page's sample answer. Its group is another than the answer's own, and it counts two nodes where it
-names one: these no samples can lead to."""
+"""Record of the page's sample answer.
+
+No samples can produce two of its facts: its group differs from the answer's, and it counts two nodes but names one.
+"""
 
 
 def test_the_sample_answer_is_the_page_s():
@@ -229,7 +231,7 @@ def test_sorting_keeps_every_record_and_puts_the_unknown_last(records, field, de
     if field == "requestcpu":
         values = [record["RequestCPU"] for record in found]
         assert values == sorted(values, reverse=descending)
-        for value in values:  # equal ones stay in order
+        for value in values:  # the order of equal ones is stable
             same = [id(record) for record in records if record["RequestCPU"] == value]
             assert [id(record) for record in found if record["RequestCPU"] == value] == same
     if field == "CPUUsageRate":

@@ -1,4 +1,4 @@
-"""CloudMonitor's points against a plain account of what was stored."""
+"""Tests of CloudMonitor's points against a plain computation from the stored samples."""
 
 import json
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ MINUTE = 60_000
 
 @dataclass
 class Stored:
-    """Values by (job, replica, device, minute): answers questions as the executor would."""
+    """Stored values by (job, replica, device, minute), which answer questions like the executor."""
 
     values: dict[tuple[str, str, str, int], float]
 
