@@ -130,8 +130,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     window_seconds: int | None = None
     """Age in seconds up to which samples are cached in memory, 0 to disable (JOBMETER_WINDOW_SECONDS).
 
-    Default: 7,200. With a ClickHouse cluster the default is 0, because other servers may write to the cluster unnoticed,
-    and answers would lack their samples.
+    Default: 7,200. With a ClickHouse cluster the default is 0: other servers may write to the cluster unnoticed, and
+    answers would lack their samples.
     """
     window_bytes: int = 2 * 2**30
     """Memory for that window, the query cache and the cache of repeated sender data (JOBMETER_WINDOW_BYTES).
