@@ -1,6 +1,6 @@
-"""Writes the reference pages that the program itself can tell: ``make docs``.
+"""Write the reference pages from the program: ``make docs``.
 
-A test compares them with what is there.
+A test compares the committed pages with new ones.
 """
 
 import ast
@@ -73,7 +73,7 @@ without a unit.
 
 
 def cli_page() -> str:
-    """Every verb with its usage, its meaning and its options."""
+    """Return the page of the verbs: usage, meaning and options."""
     context = click.Context(cli, info_name="jobmeter")
     parts = [
         "# The command line\n",
@@ -108,7 +108,7 @@ def _verb(command: click.Command, context: click.Context, level: int = 2) -> lis
 
 
 def _sections(command: click.Command, context: click.Context) -> dict[str, list[Record]]:
-    """The options of a verb by heading."""
+    """Return the options of a verb by heading."""
     if isinstance(command, GroupedCommand):
         sections = command.group_options(context)
         own = {heading: [one for one in records if "--help" not in one[0]] for heading, records in sections.items()}
@@ -138,7 +138,7 @@ _COLUMNS = (
 
 
 def catalog_page() -> str:
-    """Every metric, by scope."""
+    """Return the page of the metrics, by scope."""
     parts = [
         "# The catalogue of metrics\n",
         _MADE,
@@ -223,7 +223,7 @@ A flag of `jobmeter serve` comes before the environment variable, the variable b
 
 
 def dialects_page() -> str:
-    """Every dialect: its operations with their parameters, and what it does not answer."""
+    """Return the page of the dialects: operations with their parameters, and operations without an answer."""
     parts = ["# Other vendors' APIs\n", _MADE, _DIALECTS]
     for dialect in list_dialects():
         schemes = ", ".join(f"`{scheme.name}`" for scheme in dialect.schemes)
@@ -239,7 +239,7 @@ def dialects_page() -> str:
 
 
 def http_page() -> str:
-    """Every route of Jobmeter's own API."""
+    """Return the page of the routes of Jobmeter's own API."""
     codes = "".join(f"| `{code}` | {status} |\n" for code, status in STATUS.items())
     parts = ["# Jobmeter's own HTTP API\n", _MADE, _HTTP.replace("CODES\n", f"{codes}\n")]
     for tag in dict.fromkeys(endpoint.tag for endpoint in ENDPOINTS):
@@ -274,7 +274,7 @@ def _endpoint(endpoint: Endpoint) -> list[str]:
 
 
 def _shape(body: type[msgspec.Struct]) -> str:
-    """The names of a body's fields, and of the structures that it has lists of."""
+    """Return the names of a body's fields, and of the structures that it has lists of."""
     names = []
     for field in msgspec.structs.fields(body):
         below = [_shape(one) for one in get_args(field.type) if hasattr(one, "__struct_fields__")]
@@ -284,7 +284,7 @@ def _shape(body: type[msgspec.Struct]) -> str:
 
 
 def settings_page() -> str:
-    """Every setting with its default, in its own words."""
+    """Return the page of the settings, with their defaults and docstrings."""
     parts = ["# Settings of the server\n", _MADE, _SETTINGS]
     for shape, title in ((Settings, "The server"), (Retention, "Retention"), (Limits, "Limits")):
         parts += [f"## {title}\n", f"{' '.join((shape.__doc__ or '').split())}\n"]
@@ -318,7 +318,7 @@ leaves out all others. Any other operation is refused to such a key; it needs a 
 
 
 def actions_page() -> str:
-    """The action of every operation, and the documents of the policies that are shipped."""
+    """Return the page of the actions of operations, and of the shipped policies."""
     parts = ["# Actions of policies\n", _MADE, _ACTIONS]
     apis: list[tuple[str, str, Sequence[Operation | Endpoint]]] = [
         (dialect.name, dialect.title, dialect.operations) for dialect in list_dialects()
@@ -366,7 +366,7 @@ a job's end share the thresholds of `causes`. Each rule is a file in `jobmeter/d
 
 
 def rules_page() -> str:
-    """Every rule with what it sees, its thresholds and their origins."""
+    """Return the page of the rules: description, thresholds and their origins."""
     tables = load().tables
     parts = ["# Diagnostic rules\n", _MADE, _RULES]
     for name, text in ((COMMON, "What all rules share."), ("causes", "What rules about a job's end share."),
@@ -402,7 +402,7 @@ def _default(value: object) -> str:
 
 
 def _texts(shape: type) -> dict[str, str]:
-    """The text below each field of a class."""
+    """Return the docstring below each field of a class."""
     definition = next(node for node in ast.walk(ast.parse(inspect.getsource(shape))) if isinstance(node, ast.ClassDef))
     found = {}
     for field, text in pairwise(definition.body):
@@ -437,7 +437,7 @@ def openapi() -> str:
 
 
 def page_catalog() -> str:
-    """Titles, groups and places of the metrics and rules that the page shows."""
+    """Return titles, groups and places of the metrics and rules that the page shows."""
     found = {
         "groups": [{"id": group, "title": group.heading} for group in catalog.MetricGroup],
         "metrics": [

@@ -27,7 +27,7 @@ _UNREACHABLE = re.compile(
     r"\bcode (?:E?AI_AGAIN|ECONNABORTED|ECONNREFUSED|ECONNRESET|EHOSTUNREACH|ENETUNREACH|ENOTFOUND|ENOTCACHED"
     r"|EIDLETIMEOUT|ERR_SOCKET_TIMEOUT|ETIMEDOUT|E407|E5\d\d)\b"
 )
-"""npm's codes for a registry that does not answer. https://docs.npmjs.com/common-errors"""
+"""Error codes of npm if the registry does not answer. https://docs.npmjs.com/common-errors"""
 
 
 class ToolsMissingError(Exception):
@@ -39,7 +39,7 @@ class BuildError(Exception):
 
 
 def digest() -> str:
-    """A digest of everything that the page is made from."""
+    """Return a digest of everything that the page is built from."""
     found = hashlib.sha256()
     for path in sorted(WEB.rglob("*")):
         if path.is_file() and not _NOT_SOURCE.intersection(path.relative_to(WEB).parts):
@@ -49,13 +49,13 @@ def digest() -> str:
 
 
 def is_current() -> bool:
-    """True when the page is there, made from the source as it is."""
+    """Return True if the page is built from the present source."""
     stamp = PAGE / STAMP
     return (PAGE / "index.html").is_file() and stamp.is_file() and stamp.read_text() == digest()
 
 
 def find_node() -> list[str] | None:
-    """The commands (node, npm's script) that can build; None where there is none."""
+    """Return the paths of node and of npm's script; None without a Node.js that can build the page."""
     node, npm = shutil.which("node"), shutil.which("npm")
     if node and npm and _version(node) >= LEAST:
         return [node, str(Path(npm).resolve())]
@@ -73,12 +73,12 @@ def _version(node: str) -> tuple[int, ...]:
 
 
 def has_tools() -> bool:
-    """True where there is Node.js with the packages that the build takes: only the source can make a build fail."""
+    """Return True if there is Node.js with the packages that the build takes: only the source can make a build fail."""
     return find_node() is not None and (WEB / "node_modules").is_dir()
 
 
 def has_packages() -> bool:
-    """True when npm's packages are installed as the lock file says, so that the build needs no network."""
+    """Return True if npm's packages are installed as the lock file says, so that the build needs no network."""
     try:
         package, lock, installed = (
             json.loads((WEB / name).read_text())
@@ -96,7 +96,7 @@ def has_packages() -> bool:
 
 
 def build() -> None:
-    """Build the page where it is not current. Raises ToolsMissingError or BuildError."""
+    """Build the page unless it is current. Raises ToolsMissingError or BuildError."""
     if is_current():
         return
     source = digest()
@@ -131,7 +131,7 @@ def _install_packages(npm: list[str], environment: dict[str, str]) -> None:
 
 
 def _run(command: list[str], environment: dict[str, str]) -> str:
-    """The end of what a command wrote where it failed; empty where it succeeded."""
+    """Return the last lines that a failed command wrote; empty for a command that succeeded."""
     try:
         done = subprocess.run(
             command, cwd=WEB, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False

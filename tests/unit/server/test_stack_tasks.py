@@ -117,7 +117,7 @@ def test_without_any_answer_there_is_no_event(server):
     carry(server)
     found = server.call("GET", f"/tasks/{task}").json()
     assert found["verdict"] == "unknown"
-    assert found["message"].startswith("no evidence of any rank came")
+    assert found["message"].startswith("no rank was found")
     events = server.call("GET", "/jobs/j/events").json()["events"]
     assert [one for one in events if one["reason"] == STACK_EVIDENCE] == []
 
