@@ -93,18 +93,18 @@ LENGTHS = st.integers(0, 10**5) | st.integers(0, 10**7) | st.integers(0, 10**10)
     ],
 )
 def test_lengths_of_time(page, ms, text):
-    assert page.call("duration", ms) == text
+    assert page.call("formatDuration", ms) == text
 
 
 @given(LENGTHS)
 def test_a_length_of_time_reads_back_as_what_it_was_made_of(page, ms):
-    read, digit = read_back(page.call("duration", ms))
+    read, digit = read_back(page.call("formatDuration", ms))
     assert abs(read - ms / 1000) <= digit / 2 + 1e-9
 
 
 @given(LENGTHS, LENGTHS)
 def test_a_longer_time_never_reads_shorter(page, one, other):
-    shown = [read_back(page.call("duration", ms))[0] for ms in sorted((one, other))]
+    shown = [read_back(page.call("formatDuration", ms))[0] for ms in sorted((one, other))]
     assert shown == sorted(shown)
 
 
@@ -123,12 +123,12 @@ def test_a_longer_time_never_reads_shorter(page, one, other):
     ],
 )
 def test_quantities(page, value, unit, text):
-    assert page.call("quantity", value, unit) == text
+    assert page.call("formatQuantity", value, unit) == text
 
 
 @given(st.floats(0, 1e15), st.sampled_from(["By", "By/s", "Hz", "W"]))
 def test_a_quantity_is_near_its_value_and_below_its_next_prefix(page, value, unit):
-    shown = page.call("quantity", value, unit)
+    shown = page.call("formatQuantity", value, unit)
     number, name = shown.split(" ", 1)
     factor = 1024 if unit.startswith("By") else 1000
     prefixes = ["", "K", "M", "G", "T", "P"]
@@ -140,4 +140,4 @@ def test_a_quantity_is_near_its_value_and_below_its_next_prefix(page, value, uni
 def test_only_the_unit_of_a_ratio_is_shown_in_percent(page):
     """Format 0.5 in each unit of the catalogue."""
     for metric in METRICS:
-        assert ("%" in page.call("quantity", 0.5, metric.answer_unit)) == (metric.answer_unit == "1")
+        assert ("%" in page.call("formatQuantity", 0.5, metric.answer_unit)) == (metric.answer_unit == "1")

@@ -47,7 +47,7 @@ PLAIN = PathDialect(
     schemes=(BEARER,),
     operations=ShowJob.operations,
     gaps=(),
-    render=_error,
+    render_error=_error,
     wrong_path="There is nothing at {path}.",
     owns=lambda path: path.startswith("/plain/v1/"),
 )
