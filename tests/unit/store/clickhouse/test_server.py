@@ -138,7 +138,7 @@ def test_a_node_refuses_the_late_roll_up_of_an_expelled_server(server_dsn):
         store.membership.stop()
         done = store.rollup_state.read_done()
         ServerTable(store.maintenance.pool, SystemClock()).expel(ServerRow(store.membership.number))
-        with pytest.raises(UnavailableError, match="cannot (roll up|note how far roll-ups are)"):
+        with pytest.raises(UnavailableError, match=r"cannot (roll up|note how far roll-ups are)"):
             store.roll_up(done + 2 * HOUR)
         assert store.rollup_state.select_progress()["intent"] < done + 2 * HOUR
 
