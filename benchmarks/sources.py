@@ -41,7 +41,7 @@ def modules(folder: Path = SOURCES) -> Iterator[Path]:
 
 
 def private_words(folder: Path = SOURCES) -> Counter[str]:
-    """Count the names of which a private word is a whole part: ``known_jobs`` and ``Known``, but not ``unknown``."""
+    """Count names with a private word as a whole part: ``known_jobs`` and ``Known``, but not ``unknown``."""
     found: Counter[str] = Counter()
     for path in modules(folder):
         found.update(_in_path(path.relative_to(folder)))

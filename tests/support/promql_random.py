@@ -364,7 +364,7 @@ def difference(one: Rows | str, other: Rows | str) -> str:
 
 
 def is_version_difference(one: Rows | str, other: Rows | str) -> bool:
-    """Return True for a difference between Prometheus 3.5 and its later versions, of which the later ones are right.
+    """Return True for a difference between Prometheus 3.5 and later versions. The later versions are right.
 
     Prometheus 3.5 accepts several matches on the left side if the comparison filters them out.
     """

@@ -33,7 +33,7 @@ describe("duration", () => {
     for (let ms = 0; ms < 3 * 86_400_000; ms += 12_345) expect(formatDuration(ms)).not.toMatch(/\b60 [sm]\b/);
   });
 
-  it("is missing where there is none", () => expect(formatDuration(null)).toBe(MISSING));
+  it("shows a dash without a duration", () => expect(formatDuration(null)).toBe(MISSING));
 
   it("does not go below 0", () => expect(formatDuration(-5)).toBe("0.0 s"));
 });

@@ -49,12 +49,12 @@ export const Chart = memo(function Chart(given: ChartGiven) {
   const latest = useRef(given);
   latest.current = given;
   const brush = (span: Range) => latest.current.brush(span);
-  const wanted = { title, lines, series, range, step, cursor: given.cursor, marks, chosen, flags, bounds, counts, dark, utc, relative, brush };
+  const drawing = { title, lines, series, range, step, cursor: given.cursor, marks, chosen, flags, bounds, counts, dark, utc, relative, brush };
 
   useLayoutEffect(() => {
     if (!element.current || !width || !(near || plot.current)) return;
     const mine = (plot.current ??= new Plot(element.current, readout.current));
-    scheduleDraw(mine, () => mine.show(wanted, width), inSight.current ?? false);
+    scheduleDraw(mine, () => mine.show(drawing, width), inSight.current ?? false);
   }, [width, near, series, range.start, range.end, step, marks, bounds, dark, utc, title]);
   useLayoutEffect(
     () => () => {

@@ -29,8 +29,8 @@ export function Export(given: Given) {
   const path = "/api/jobmeter/v1/jobs/{job}/metrics";
   const csv = address(path, { job: job.id }, { ...query, format: "csv" });
   const own = { method: "GET", path: address(path, { job: job.id }, query), header: "Authorization: Bearer $JOBMETER_KEY", body: "" };
-  const wanted = { metric, start: Math.floor(span.start), end: Math.ceil(span.end), step: Math.max(step / 1000, 1), replica: given.chosen, project: job.project };
-  const response = useRead<Schemas["CallList"]>(metric ? address("/api/jobmeter/v1/jobs/{job}/calls", { job: job.id }, wanted) : null);
+  const parameters = { metric, start: Math.floor(span.start), end: Math.ceil(span.end), step: Math.max(step / 1000, 1), replica: given.chosen, project: job.project };
+  const response = useRead<Schemas["CallList"]>(metric ? address("/api/jobmeter/v1/jobs/{job}/calls", { job: job.id }, parameters) : null);
   return (
     <div class="export">
       <div class="line">

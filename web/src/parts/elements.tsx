@@ -173,7 +173,7 @@ export function Section(given: { id: string; title: string; kind?: string; aside
   );
 }
 
-/** Row of buttons of which one is pressed. */
+/** Row of buttons, exactly one of them pressed. */
 export function Choice<T extends string>(given: {
   label: string;
   value: T;

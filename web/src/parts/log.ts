@@ -93,7 +93,7 @@ export function useLog({ page, live, start = null, end = null, ready = true }: S
     replace({ of, lines: lines.slice(-MOST), from, counts, more: before.more || lines.length > MOST || (isCut && !before.lines.length) });
     const last = before.lines.at(-1);
     if (!last) return;
-    // Count lines that arrived while the tab was hidden, and the rest of a second of which only the end was loaded.
+    // Count lines that arrived while the tab was hidden, and the rest of a second whose end alone was loaded.
     const covered = toNanoseconds(update.start ?? 0);
     if (isCut && nextNanosecond(last.time_ns) < covered) count(nextNanosecond(last.time_ns), covered);
     const cut = seconds.find((one) => one.start <= from && from < one.end);

@@ -91,7 +91,7 @@ def test_a_follower_refuses_what_it_cannot_read_where_the_leader_writes(site):
         site.require_all(store)
 
 
-def test_random_cuts_hide_and_lose_nothing(site, servers):
+def test_random_partitions_hide_and_lose_no_sample(site, servers):
     generator = random.Random(int(os.environ.get("PARTITION_SEED", "1")))
     ways = [way for some in site.ways for way in some]
     is_cut = dict.fromkeys(range(len(ways)), False)

@@ -79,7 +79,7 @@ def sees_all(store: ShardedStore) -> bool:
     return not store.list_damaged()
 
 
-def test_random_cuts_are_named_and_lose_nothing(site):
+def test_answers_name_partitioned_shards_and_lose_no_sample(site):
     generator = random.Random(int(os.environ.get("PARTITION_SEED", "2")))
     site.write(site.stores[0], site.slots)
     for store in site.stores:

@@ -65,7 +65,7 @@ def test_the_same_labels_have_the_same_key_in_every_request(request):
 
 
 def long_varint(number, length):
-    """Encode a varint with any number of bytes, of which up to ten are legal."""
+    """Encode a varint with any number of bytes. At most ten bytes are legal."""
     return bytes([*((number >> 7 * place & 127) | 128 for place in range(length - 1)), number >> 7 * (length - 1)])
 
 
