@@ -15,18 +15,13 @@ def read_progress(
     client: Client, *, table: str = "progress", settings: Mapping[str, Any] | None = None
 ) -> dict[str, int]:
     """Read the values by name; ``table`` may begin with the name of a database."""
-    rows = client.query(
-        f"SELECT name, max(value) FROM {table} GROUP BY name", settings=dict(settings or {})
-    ).result_rows
+    sql = f"SELECT name, max(value) FROM {table} GROUP BY name"
+    rows = client.query(sql, settings=dict(settings or {})).result_rows
     return {str(name): int(value) for name, value in rows}
 
 
 def write_progress(
-    client: Client,
-    values: Mapping[str, int],
-    *,
-    sql: str = INSERT_PROGRESS,
-    settings: Mapping[str, Any] | None = None,
+    client: Client, values: Mapping[str, int], *, sql: str = INSERT_PROGRESS, settings: Mapping[str, Any] | None = None
 ) -> None:
     """Store values by name. They are durable on return. ``sql`` may restrict INSERT_PROGRESS."""
     parameters = {"names": list(values), "values": list(values.values())}

@@ -2,7 +2,8 @@
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
+from secrets import token_hex
 from typing import Any
 
 import msgspec
@@ -18,7 +19,7 @@ from jobmeter.store.clickhouse.pool import Pool
 from jobmeter.store.clickhouse.rollup_state import LateHour, RollupState
 from jobmeter.store.clickhouse.rows import JobHour
 from jobmeter.store.clickhouse.sql import iterate_pieces
-from jobmeter.store.clickhouse.write_fence import ROLL_UP
+from jobmeter.store.clickhouse.write_fence import fence_roll_up
 from jobmeter.store.clickhouse.write_gate import WriteGate
 
 _ROWS = 2_000_000
@@ -52,12 +53,11 @@ class RollupJob:
         self._pool = pool
         self._state = state
         self._running = threading.Lock()
+        self._fence = fence_roll_up(token_hex(8))
 
-    @contextmanager
-    def pause(self) -> Iterator[None]:
+    def pause(self) -> AbstractContextManager[bool]:
         """Prevent roll-ups inside the block."""
-        with self._running:
-            yield
+        return self._running
 
     def roll_up(self, until_ms: int) -> int:
         """Compute marked hours, earliest first because later hours refer back to them, then new hours."""
@@ -167,8 +167,12 @@ class RollupJob:
     def _replace(self, client: Client, parameters: dict[str, Any], scope: str, *, again: bool) -> None:
         """Compute minutes from samples, then hours from these minutes."""
         for statement in (rollup_sql.make_minutes_statement, rollup_sql.make_hours_statement):
-            sql = self._state.restrict(ROLL_UP.restrict(statement(scope, again=again)))
-            client.command(sql, parameters=parameters, settings=rollup_sql.LIMITS | ROLL_UP.settings)
+            sql = self._state.restrict(self._fence.restrict(statement(scope, again=again)))
+            try:
+                client.command(sql, parameters=parameters, settings=rollup_sql.LIMITS | self._fence.settings)
+            except BaseException:
+                self._fence = fence_roll_up(token_hex(8))  # the engine may still run the statement
+                raise
 
 
 def _portions(counts: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:

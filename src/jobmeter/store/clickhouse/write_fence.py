@@ -15,10 +15,7 @@ _COPY = re.compile(r"(\s*INSERT INTO \w+(?: \([^)]*\))?)\s(\s*SELECT .*)", re.DO
 """Statement that inserts the rows which it selects. It has no SETTINGS at its end."""
 _TERM = "term of "
 _WRITER = "jobmeter writer "
-_RUNNING = (
-    "SELECT count() FROM system.processes WHERE current_database = currentDatabase() "
-    "AND startsWith(Settings['log_comment'], {mark:String}) AND Settings['log_comment'] != {own:String}"
-)
+_ROLL_UP = "jobmeter roll-up "
 
 
 class WriteFence(NamedTuple):
@@ -56,20 +53,18 @@ class WriteFence(NamedTuple):
         return f"{table} ({names}) SELECT {names} FROM input('{described}') WHERE {self._check} = 0"
 
 
-ROLL_UP = WriteFence(
-    "(SELECT count() FROM system.processes WHERE current_database = currentDatabase() "
-    "AND Settings['log_comment'] = 'jobmeter roll-up' AND initial_query_id != initialQueryID()) > 0",
-    "jobmeter roll-up",
-    "an earlier roll-up still runs",
-)
-"""Fence of a roll-up: the engine refuses it while it still runs one of a server that died, or lost its connection.
-
-The later end of the earlier one would replace newer values.
-"""
-
-
 def find_no_fence() -> WriteFence | None:
     """Return None: no other server can expel this one."""
+
+
+def fence_roll_up(name: str) -> WriteFence:
+    """Return the fence of roll-up statements with this name, each sent after the answer to the one before.
+
+    The engine refuses a statement while it runs one of another name: that one would end later and replace newer values.
+    Its own name does not count, because the engine lists a statement for a moment after its answer.
+    """
+    refused = f"({_count_running(_ROLL_UP, name)}) > 0"
+    return WriteFence(refused, _ROLL_UP + name, "an earlier roll-up still runs")
 
 
 def fence_server(number: int) -> WriteFence:
@@ -91,7 +86,13 @@ def read_term(client: Client, store: str) -> int:
 def begin_term(client: Client, store: str, term: int) -> None:
     """Have a replica refuse the writes of earlier terms. Raises UnavailableError while it runs one."""
     write_progress(client, {_TERM + store: term})
-    parameters = {"mark": _WRITER, "own": fence_writer(store, term).mark}
-    (row,) = client.query(_RUNNING, parameters=parameters).result_rows
+    (row,) = client.query(_count_running(_WRITER, str(term))).result_rows
     if int(row[0]):
         raise UnavailableError("a replica still runs a statement of a server that led before")
+
+
+def _count_running(kind: str, own: str) -> str:
+    return (
+        "SELECT count() FROM system.processes WHERE current_database = currentDatabase() "
+        f"AND startsWith(Settings['log_comment'], '{kind}') AND Settings['log_comment'] != '{kind}{own}'"
+    )
