@@ -106,9 +106,12 @@ class LiveTable(DataTable[Text]):
                     text = _align(column, row.cells[at].text)
                     if self.get_cell(row.key, column.name) != text:
                         self.update_cell(row.key, column.name, text, update_width=True)
-            return
-        self._fill(columns, heads, rows)
-        self._drawn = (heads, keys)
+        else:
+            self._fill(columns, heads, rows)
+            self._drawn = (heads, keys)
+        # The library measures cells when it is idle. A row that it draws before stays as narrow as it was.
+        for drawn, (_, at) in zip(self.ordered_columns, columns, strict=True):
+            drawn.content_width = max([drawn.label.cell_len, *(row.cells[at].text.cell_len for row in rows)])
 
     def _fill(self, columns: Sequence[tuple[TableColumn, int]], heads: Sequence[str], rows: Sequence[TableRow]) -> None:
         chosen, scrolled = self.chosen, self.scroll_offset
@@ -117,9 +120,6 @@ class LiveTable(DataTable[Text]):
             self.add_column(_align(column, Text(head)), key=column.name)
         for row in rows:
             self.add_row(*(_align(column, row.cells[at].text) for column, at in columns), key=row.key)
-        # The library measures new cells when it is idle; until then, columns would be as narrow as their heads.
-        for drawn, (_, at) in zip(self.ordered_columns, columns, strict=True):
-            drawn.content_width = max(drawn.content_width, *(row.cells[at].text.cell_len for row in rows), 0)
         keys = [row.key for row in rows]
         # A table that nobody moves in begins with its first row, also after its rows were sorted otherwise.
         if chosen in keys and self.has_focus:
